@@ -28,7 +28,8 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   return parts;
 }
 
-// Returns the start time of a process in ticks since the boot. Empty: /proc does not provide it.
+// Returns the start time of a process in ticks since the boot. Takes its number in the namespace of
+// /proc, or "self". Empty: /proc does not provide it.
 std::string start_of(std::string_view process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -39,14 +40,28 @@ std::string start_of(std::string_view process) {
   return fields.size() > kStart ? std::string(fields[kStart]) : std::string();
 }
 
-// Returns the namespaces that give processes their numbers and start times, "PID-TIME". The second
-// is 0 on a kernel without time namespaces. Empty: /proc does not provide the first.
+// Returns the number of a process in the namespace of /proc, which is not always this process's
+// own. Takes a descriptor of the process. Empty: it is unknown there.
+std::string number_in_proc(int pidfd) {
+  constexpr std::string_view kField = "Pid:\t";
+  std::ifstream file(fmt::format("/proc/self/fdinfo/{}", pidfd));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kField)) return line.substr(kField.size());
+  }
+  return {};
+}
+
+// Returns the namespaces that give processes their numbers and start times, and the id of this boot
+// of the machine: "PID-TIME-BOOT". The first namespaces have the same numbers on all machines. TIME
+// is 0 on a kernel without time namespaces. Empty: /proc does not provide the others.
 std::string number_space() {
   struct stat numbers {};
   struct stat times {};
-  if (::stat("/proc/self/ns/pid", &numbers) != 0) return {};
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  if (::stat("/proc/self/ns/pid", &numbers) != 0 || !std::getline(file, boot)) return {};
   const bool has_times = ::stat("/proc/self/ns/time", &times) == 0;
-  return fmt::format("{}-{}", numbers.st_ino, has_times ? times.st_ino : 0);
+  return fmt::format("{}-{}-{}", numbers.st_ino, has_times ? times.st_ino : 0, boot);
 }
 
 std::optional<pid_t> number_of(std::string_view text) {
@@ -75,7 +90,7 @@ std::optional<ProcessWatch> ProcessWatch::of(std::string_view mark) {
   ForkPrivateFd end(opened);
   if (!end.valid()) return std::nullopt;
   // The start time is read after the descriptor was opened, which now refers to one fixed process.
-  const std::string start = start_of(parts[0]);
+  const std::string start = start_of(number_in_proc(end.get()));
   if (start == parts[1]) return ProcessWatch(*process, std::move(end));
   pollfd ready = {end.get(), POLLIN, 0};
   const bool has_ended = ::poll(&ready, 1, 0) > 0;

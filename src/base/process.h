@@ -21,7 +21,7 @@ std::string mark_of_this_process();
 class ProcessWatch {
  public:
   // Takes the result of mark_of_this_process() in the watched process. Returns nullopt if it cannot
-  // be watched, for example from another pid or time namespace.
+  // be watched, for example from another host, or another pid or time namespace.
   static std::optional<ProcessWatch> of(std::string_view mark);
 
   pid_t process() const { return process_; }

@@ -1,11 +1,8 @@
 #include "shm/liveness.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "base/check.h"
@@ -67,26 +64,6 @@ void RoleLock::drop(int64_t role) {
 bool role_is_held(int fd, int64_t role) {
   struct flock lock = lock_of(role, F_WRLCK);
   return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-uint64_t pid_namespace() {
-  struct stat file = {};
-  return stat("/proc/self/ns/pid", &file) == 0 ? file.st_ino : 0;
-}
-
-uint64_t process_start_time(int64_t pid) {
-  char text[1024] = {};
-  const int fd = ::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t size = read(fd, text, sizeof text - 1);
-  ::close(fd);
-  // Field 22 is counted after the command's name, which may contain blanks and brackets.
-  const char* field = size > 0 ? std::strrchr(text, ')') : nullptr;
-  for (int skip = 0; field != nullptr && skip < 20; ++skip) {
-    field = std::strchr(field + 1, ' ');
-  }
-  unsigned long long ticks = 0;
-  return field != nullptr && std::sscanf(field, "%llu", &ticks) == 1 ? ticks : 0;
 }
 
 }  // namespace ffdl::shm

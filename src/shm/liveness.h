@@ -48,9 +48,4 @@ class RoleLock {
 // RoleLock never uses `fd` itself.
 bool role_is_held(int fd, int64_t role);
 
-// Return the number of this process's pid namespace, in which a pid is meaningful, and a process's
-// start time. The time is in clock ticks since boot; 0 if the process is gone.
-uint64_t pid_namespace();
-uint64_t process_start_time(int64_t pid);
-
 }  // namespace ffdl::shm

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/exit_code.h"
 #include "support/fork_child.h"
 #include "support/temp_folder.h"
 #include "support/time_namespace.h"
@@ -87,9 +89,28 @@ TEST(ProcessWatch, WhatCannotBeWatchedIsNotWatched) {
   for (const std::string& mark :
        {std::string(), std::string("1"), std::string("1:2"),
         with_part(own, 2, "17"),  // of another namespace
+        own + "0",                // of another boot, so perhaps of another machine
         with_part(own, 0, "-1"), with_part(own, 0, "one"), with_part(own, 0, "99999999999999")}) {
     EXPECT_FALSE(ProcessWatch::of(mark).has_value()) << mark;
   }
+}
+
+// Without a /proc of the own PID namespace, a process has another number in it.
+TEST(ProcessWatch, AProcessIsWatchedWithTheProcOfAnotherPidNamespace) {
+  constexpr int kNoPidNamespace = 77;
+  const pid_t maker = testing::fork_child();
+  if (maker == 0) {
+    if (::unshare(CLONE_NEWPID) != 0) ::_exit(kNoPidNamespace);
+    const pid_t first = testing::fork_child();
+    if (first == 0) {
+      const auto watch = ProcessWatch::of(mark_of_this_process());
+      ::_exit(::getpid() == 1 && watch && !watch->is_gone() ? 0 : 1);
+    }
+    ::_exit(testing::exit_code(first));
+  }
+  const int outcome = testing::exit_code(maker);
+  if (outcome == kNoPidNamespace) GTEST_SKIP() << "a new pid namespace needs root";
+  EXPECT_EQ(outcome, 0);
 }
 
 // A time namespace shows other start times. The watch would mistake them for a later process.

@@ -52,7 +52,9 @@ class Launcher:
         times = pathlib.Path("/proc/self/ns/time")
         namespaces = (os.stat("/proc/self/ns/pid").st_ino,
                       times.stat().st_ino if times.exists() else 0)
-        monkeypatch.setenv("FFDL_LAUNCHER", "{}:{}:{}-{}".format(self.pid, started, *namespaces))
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        monkeypatch.setenv("FFDL_LAUNCHER",
+                           "{}:{}:{}-{}-{}".format(self.pid, started, *namespaces, boot))
 
     def kill(self):
         self._process.kill()
