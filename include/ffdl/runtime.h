@@ -5,6 +5,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "ffdl/export.h"
 #include "ffdl/types.h"
@@ -45,6 +46,11 @@ class FFDL_API Runtime {
   // Returns the time of a clock that also counts how long this machine was suspended; now() does
   // not. The two have no common origin. Default: now().
   virtual Time boottime() { return now(); }
+  // Returns a mark of this process for has_ended() in another process. Default: empty, none.
+  virtual std::string process_mark() { return {}; }
+  // Returns true if the process with this mark has ended for certain. False: it runs, or it ran on
+  // another host or in another namespace, so that this process cannot tell. Default: false.
+  virtual bool has_ended(std::string_view /*process_mark*/) { return false; }
   virtual uint64_t random() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) = 0;

@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include "base/mutex.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "ffdl/runtime.h"
 
@@ -49,6 +50,11 @@ class SystemRuntime final : public Runtime {
     timespec now{};
     if (::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return this->now();
     return Time(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+  }
+  std::string process_mark() override { return base::mark_of_this_process(); }
+  bool has_ended(std::string_view process_mark) override {
+    const auto process = base::ProcessWatch::of(process_mark);
+    return process && process->is_gone();
   }
   uint64_t random() override {
     uint64_t value = 0;

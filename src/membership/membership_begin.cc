@@ -103,19 +103,18 @@ Status Membership::Impl::check_return(const Member& earlier) const {
 
 Status Membership::Impl::begin_life() {
   FFDL_RETURN_IF_ERROR(read_reached());
-  bool keeps_state = false;
   {
     MutexLock lock(mutex_);
     clock_ = membership::LifeClock(options_, runtime_.boottime());
-    keeps_state = progress_.holds.has_value();
   }
   if (!clock_task_) {
     clock_task_ =
         runtime_.spawn("ffdl-clock", [this](const StopToken& stop) { watch_clock(stop); });
     if (!clock_task_) return base::no_thread("ffdl-clock");
   }
-  // A leader without state holders waits for members that may hold a newer state.
-  if (keeps_state) FFDL_RETURN_IF_ERROR(tell_progress());
+  // Before others can see this life: a leader without state holders waits for members that may hold
+  // a newer state, and the end of its process proves its death.
+  FFDL_RETURN_IF_ERROR(tell_progress());
   FFDL_RETURN_IF_ERROR(enter_first());
   auto task = runtime_.spawn("ffdl-member", [this](const StopToken& stop) { run(stop); });
   if (task) {

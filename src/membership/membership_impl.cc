@@ -50,6 +50,7 @@ Membership::Impl::Impl(Store& store, Runtime& runtime, Member self,
       self_(std::move(self)),
       options_(options),
       keys_(options.job),
+      process_mark_(runtime.process_mark()),
       sightings_(keys_),
       clock_over_(runtime.make_event()),
       clock_(options, runtime.boottime()) {}
@@ -87,6 +88,7 @@ Status Membership::Impl::turn() {
   if (lease_ != kNoLease && runtime_.now() >= next_beat_) FFDL_RETURN_IF_ERROR(beat());
   if (lease_ == kNoLease) FFDL_RETURN_IF_ERROR(enter());
   if (must_look_) FFDL_RETURN_IF_ERROR(look());
+  FFDL_RETURN_IF_ERROR(prove_deaths());
   FFDL_RETURN_IF_ERROR(lead());
   const auto seen = store_.wait_change(keys_.prefix(), seen_, std::min(next_beat_, again_));
   if (seen.ok()) {
@@ -104,6 +106,7 @@ Status Membership::Impl::observe() {
 
 Status Membership::Impl::look() {
   FFDL_RETURN_IF_ERROR(observe());
+  FFDL_RETURN_IF_ERROR(read_absent_lives());
   must_look_ = false;
   const membership::Facts& facts = sightings_.facts();
   if (facts.is_dead(self_)) {
@@ -224,6 +227,31 @@ Status Membership::Impl::lead() {
     decision.next->leader = self_;
   }
   return write_world(*decision.next);
+}
+
+Status Membership::Impl::read_absent_lives() {
+  absent_lives_.clear();
+  if (!sightings_.lacks_state_holders()) return {};
+  FFDL_ASSIGN_OR_RETURN(const auto entries, store_.list(keys_.all_progress()));
+  absent_lives_ = sightings_.absent_lives(entries);
+  return {};
+}
+
+// A process may end at any later time, so each heartbeat looks again.
+Status Membership::Impl::prove_deaths() {
+  for (size_t i = 0; i < absent_lives_.size();) {
+    const membership::AbsentLife& life = absent_lives_[i];
+    if (!runtime_.has_ended(life.process)) {
+      ++i;
+      continue;
+    }
+    FFDL_RETURN_IF_ERROR(report_death(store_, options_.job, life.member));
+    base::log_info("job '{}': '{}' is dead: its process on this host has ended", options_.job,
+                   life.member.id);
+    absent_lives_.erase(absent_lives_.begin() + static_cast<std::ptrdiff_t>(i));
+    must_look_ = true;
+  }
+  return {};
 }
 
 // Reads the states that members hold, once no state holder is present: the next lineage begins with

@@ -125,6 +125,10 @@ class Membership::Impl {
   Status tell_wishes();
   Status read_reached();
   void note_reached(const membership::Progress& progress);
+  // Finds the absent lives for which a lineage waits.
+  Status read_absent_lives();
+  // Reports the deaths of those whose processes ran on this host and have ended.
+  Status prove_deaths();
   Status tell_progress();
   Status read_progress();
   // Reads the members' keys.
@@ -174,6 +178,7 @@ class Membership::Impl {
   std::optional<Member> takes_over_from_;  // fixed as early as self_
   const MembershipOptions options_;
   const membership::Keys keys_;
+  const std::string process_mark_;
 
   // Used by the task, and by start() before it.
   uint64_t tried_incarnation_ = 0;  // after the fence; the store may not have answered
@@ -191,6 +196,7 @@ class Membership::Impl {
   membership::Reached reached_{};
   std::string reason_;
   std::vector<Member> left_out_;  // already named in a warning
+  std::vector<membership::AbsentLife> absent_lives_;
   Duration stood_still_{};        // that was counted against no other member
   const std::unique_ptr<Event> clock_over_;
 

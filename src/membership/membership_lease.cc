@@ -159,8 +159,13 @@ Status Membership::Impl::read_reached() {
   if (entry.status().code() == StatusCode::kNotFound) return {};
   FFDL_RETURN_IF_ERROR(Status(entry.status()));
   const auto progress = membership::parse_progress(entry->value);
-  if (progress.ok()) reached_ = progress->reached;
-  return {};
+  if (!progress.ok()) return {};
+  reached_ = progress->reached;
+  // This life's record replaces the mark of that process.
+  if (progress->incarnation >= self_.incarnation || !runtime_.has_ended(progress->process)) {
+    return {};
+  }
+  return report_death(store_, options_.job, {self_.id, progress->incarnation});
 }
 
 // Notes the applied step, which is the one before the step that was begun. A generation that is not
@@ -187,6 +192,7 @@ Status Membership::Impl::tell_progress() {
     progress = progress_;
   }
   progress.incarnation = self_.incarnation;
+  progress.process = process_mark_;
   note_reached(progress);
   progress.reached = reached_;
   if (progress == told_progress_) return {};

@@ -293,6 +293,24 @@ void MembershipObserver::update_states(std::span<const Entry> entries, Time now)
   facts_.states = std::move(states);
 }
 
+std::vector<AbsentLife> MembershipObserver::absent_lives(std::span<const Entry> entries) const {
+  std::vector<AbsentLife> lives;
+  if (!lacks_state_holders()) return lives;
+  for (const Entry& entry : entries) {
+    const std::string id(rest_of(entry.key, keys_.all_progress()));
+    const auto progress = parse_progress(entry.value);
+    if (!is_name(id) || !progress.ok() || progress->process.empty()) continue;
+    const Member life = {id, progress->incarnation};
+    const bool has_state = std::ranges::any_of(record_->state_holders, [&](const Member& holder) {
+      return holder.id == life.id && holder.incarnation == life.incarnation;
+    });
+    if (!has_state && !progress->holds) continue;
+    if (facts_.find(life) != nullptr || facts_.is_dead(life) || facts_.has_left(life)) continue;
+    lives.push_back({life, progress->process});
+  }
+  return lives;
+}
+
 void MembershipObserver::forgive(Duration standstill, Time now) {
   for (auto& [id, lag] : lags_) {
     if (lag.since) lag.since = std::min(now, *lag.since + standstill);

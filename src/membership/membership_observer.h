@@ -84,6 +84,12 @@ const Candidate* find_newest_holder(const WorldRecord& record, const Facts& fact
 // it in this or an earlier life. `entries` is every entry under Keys::all_progress().
 uint64_t steps_made(const WorldRecord& record, std::span<const Entry> entries);
 
+// A life that has no lease, and the mark of its process.
+struct AbsentLife {
+  Member member{};
+  std::string process{};
+};
+
 // Turns snapshots of the store into facts: the state of the job's keys as one member has seen it,
 // with times. It ignores a record that does not parse, except the world's.
 // Threads: one at a time.
@@ -105,6 +111,9 @@ class MembershipObserver {
   bool lacks_state_holders() const;
   // Updates the states that members hold from the same entries; none: there are state holders.
   void update_states(std::span<const Entry> entries, Time now);
+  // Returns the lives for which the next lineage waits, and which have a mark of their process,
+  // from the same entries; none: there are state holders.
+  std::vector<AbsentLife> absent_lives(std::span<const Entry> entries) const;
   // Updates advances() from the same entries; does not depend on update_progress().
   void update_advances(std::span<const Entry> entries, Time now);
   const std::map<std::string, Advance>& advances() const { return advances_; }  // keyed by id

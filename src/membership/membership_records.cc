@@ -271,7 +271,8 @@ std::string encode(const Progress& progress) {
                {"step", progress.step},
                {"reached_lineage", progress.reached.lineage},
                {"reached_step", progress.reached.step},
-               {"holds", to_json(progress.holds)}});
+               {"holds", to_json(progress.holds)},
+               {"process", progress.process}});
 }
 
 Result<Progress> parse_progress(std::string_view text) {
@@ -284,6 +285,7 @@ Result<Progress> parse_progress(std::string_view text) {
   progress.reached.lineage = fields.number("reached_lineage");
   progress.reached.step = fields.number("reached_step");
   if (fields.has("holds")) progress.holds = take_label(fields, "holds");
+  if (fields.has("process")) progress.process = fields.text("process");
   FFDL_RETURN_IF_ERROR(fields.outcome("a member's progress"));
   return progress;
 }

@@ -96,6 +96,7 @@ struct Progress {
   uint64_t step = 0;
   Reached reached{};  // the newest by any life of this id: it outlives that life
   std::optional<StateLabel> holds{};  // the complete state of this life; none: it holds none
+  std::string process{};  // Runtime::process_mark(), by which its end is proved; empty: none
 
   bool operator==(const Progress&) const = default;
   bool is_behind(const Progress& other) const {

@@ -101,6 +101,41 @@ TEST_F(MembershipObserverTest, WhoIsGoneIsLostUnlessItHasLeft) {
   EXPECT_FALSE(facts.is_lost({"d", 2}));
 }
 
+// The next lineage waits for state holders, and for others that have told what they hold.
+TEST_F(MembershipObserverTest, AbsentLivesAreThoseForWhichALineageWaits) {
+  const auto put_life = [&](const std::string& id, uint64_t incarnation, bool holds,
+                            const std::string& process) {
+    Progress progress{incarnation, 1, 3};
+    if (holds) progress.holds = StateLabel{1, 1, 2};
+    progress.process = process;
+    put(keys_.progress(id), encode(progress));
+  };
+  const auto absent = [&] {
+    std::string names;
+    for (const AbsentLife& life : sightings_.absent_lives(entries_)) {
+      names += life.member.id + "=" + life.process + " ";
+    }
+    return names;
+  };
+  for (const char* id : {"carrier", "here"}) put_candidate(id, 1);
+  put_world({{"carrier", 1}, {"left", 1}, {"dead", 1}, {"replaced", 1}, {"unmarked", 1}});
+  put_life("carrier", 1, false, "c");
+  put_life("here", 1, true, "h");
+  put_life("left", 1, true, "l");
+  put_life("dead", 1, true, "d");
+  put_life("replaced", 2, false, "r");
+  put_life("unmarked", 1, true, "");
+  put_life("holder", 1, true, "o");
+  put_life("newcomer", 1, false, "n");
+  put(keys_.departure("left"), "1");
+  put(keys_.death("dead"), "1");
+  look(1s);
+  EXPECT_EQ(absent(), "") << "a state holder is there";
+  remove(keys_.candidate("carrier"));
+  look(2s);
+  EXPECT_EQ(absent(), "carrier=c holder=o ");
+}
+
 // The leader stood still: so may have the member that is behind.
 TEST_F(MembershipObserverTest, AStandstillOfTheLeaderMakesNobodyStalled) {
   for (const char* id : {"a", "b"}) put_candidate(id, 1);

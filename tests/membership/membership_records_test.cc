@@ -116,7 +116,7 @@ TEST(Records, TheSmallOnes) {
   EXPECT_TRUE(candidate.leaving);
   EXPECT_EQ(candidate.failed_generation, 4U);
   EXPECT_EQ(candidate.takes_over_from, std::nullopt);
-  const Progress written = {1, 2, 3, {4, 5}};
+  const Progress written = {1, 2, 3, {4, 5}, StateLabel{6, 7, 8, 9}, "a process"};
   ASSERT_OK_AND_ASSIGN(const Progress progress, parse_progress(encode(written)));
   EXPECT_EQ(progress, written);
   ASSERT_OK_AND_ASSIGN(const Member leader, parse_leader(encode_leader({"w", 5, "y"})));

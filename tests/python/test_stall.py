@@ -8,15 +8,18 @@ from elastic_jobs import wait_for
 from stall_job import STEPS, StallJob, last_step, size_of, steps
 
 FENCE_AFTER_S = 4.0
+LONG_FENCE_S = 100.0
+BEFORE_THE_FENCE_S = 50.0
 
 
 @pytest.fixture
-def trial(tmp_path):
-    trial = StallJob(tmp_path, FENCE_AFTER_S)
+def trial(tmp_path, request):
+    trial = StallJob(tmp_path, getattr(request, "param", FENCE_AFTER_S))
     with trial.job:
         yield trial
 
 
+@pytest.mark.parametrize("trial", [LONG_FENCE_S], indirect=True)
 @pytest.mark.parametrize("comes_back", ["nobody", "a new life of the dead one"])
 def test_after_a_stall_and_a_death_the_job_goes_on_where_the_living_one_was(trial, comes_back):
     stalled, other = trial.start_all()
@@ -27,12 +30,23 @@ def test_after_a_stall_and_a_death_the_job_goes_on_where_the_living_one_was(tria
     if comes_back != "nobody":
         trial.start(1)
     trial.job.go_on(0)
-    # Nobody has reported the death: the job waits for the fence of the dead one.
-    wait_for(lambda: last_step(stalled) > at + STEPS, "the stalled one goes on")
+    # There is no launcher: the stalled one itself finds that the process of the other has ended.
+    wait_for(lambda: last_step(stalled) > at + STEPS, "the stalled one goes on", BEFORE_THE_FENCE_S)
     after = steps(stalled)[many:]
     assert min(after) >= at and after[0] <= at + 2, "it continues from its own step"
     trial.wait_for_all()
     assert trial.end().undone > 0
+
+
+@pytest.mark.parametrize("trial", [LONG_FENCE_S], indirect=True)
+@pytest.mark.parametrize("successors", [[0, 1], [2, 3]], ids=["the same workers", "other workers"])
+def test_a_job_whose_workers_were_all_killed_begins_anew_without_the_fence(trial, successors):
+    trial.start_all()
+    for number in (0, 1):
+        trial.kill(number)
+    logs = [trial.start(number) for number in successors]
+    wait_for(lambda: all(last_step(log) > STEPS for log in logs), "the successors train",
+             BEFORE_THE_FENCE_S)
 
 
 def test_a_job_that_stood_still_for_longer_than_its_fence_loses_no_step(trial):

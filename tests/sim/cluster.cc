@@ -274,6 +274,7 @@ class Cluster {
 
   void start_worker(const std::string& id, const std::string& takes_over_from = "") {
     SimNode& node = runtime_.make_node(fmt::format("{}.{}", id, ++started_));
+    node.put_on(static_cast<int>(started_ % 2));
     auto store = std::make_unique<FaultyStore>(
         store_, store_node_, runtime_, node, faults_, shared_.mutant,
         [this](Revision expected, const Entry& entry) { checker_.on_world(expected, entry); });

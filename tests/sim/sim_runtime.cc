@@ -110,6 +110,13 @@ Duration SimNode::when(Time time) const {
   return wanted / (10'000 + drift_) * 10'000 + std::chrono::microseconds(20);
 }
 
+std::string SimNode::process_mark() { return fmt::format("{}/{}", host_, name_); }
+
+bool SimNode::has_ended(std::string_view process_mark) {
+  const SimNode* node = runtime_.find_node(process_mark);
+  return node != nullptr && node->host_ == host_ && node->is_killed();
+}
+
 uint64_t SimNode::random() { return runtime_.random(); }
 
 std::unique_ptr<Event> SimNode::make_event() { return std::make_unique<SimEvent>(runtime_, *this); }
@@ -126,6 +133,12 @@ SimNode& SimRuntime::make_node(std::string name) {
   const int drift = nodes_.empty() ? 0 : static_cast<int>(below(101)) - 50;
   nodes_.push_back(std::make_unique<SimNode>(*this, std::move(name), zero, drift));
   return *nodes_.back();
+}
+
+const SimNode* SimRuntime::find_node(std::string_view process_mark) const {
+  const auto found = std::ranges::find_if(
+      nodes_, [&](const auto& node) { return node->process_mark() == process_mark; });
+  return found == nodes_.end() ? nullptr : found->get();
 }
 
 std::shared_ptr<Fiber> SimRuntime::start(SimNode& node, std::string name,

@@ -36,10 +36,15 @@ class SimNode final : public Runtime {
   SimNode(SimRuntime& runtime, std::string name, Duration zero, int drift_per_mille_tenths)
       : runtime_(runtime), name_(std::move(name)), zero_(zero), drift_(drift_per_mille_tenths) {}
 
+  // Sets the host, on which processes can tell that others have ended.
+  void put_on(int host) { host_ = host; }
+
   Time now() override;
   // Returns Time() to tasks of other processes: the checker and the adversary do not look at the
   // clock in this one's place.
   Time boottime() override;
+  std::string process_mark() override;
+  bool has_ended(std::string_view process_mark) override;
   uint64_t random() override;
   std::unique_ptr<Event> make_event() override;
   std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override;
@@ -60,6 +65,7 @@ class SimNode final : public Runtime {
   const std::string name_;
   const Duration zero_;
   const int drift_;
+  int host_ = 0;
   bool killed_ = false;
   Duration paused_until_{};
 };
@@ -92,6 +98,8 @@ class SimRuntime {
       : random_(seed), stacks_(stacks), epochs_(epochs) {}
 
   SimNode& make_node(std::string name);
+  // Returns null if no process has this mark.
+  const SimNode* find_node(std::string_view process_mark) const;
 
   // Runs `director` as a task, with all tasks that it starts, until all have ended. Returns an
   // empty text, or the reason to give up: all wait for ever, or they never end.
