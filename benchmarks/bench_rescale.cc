@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--role") return play_role({argv + 2, argv + argc});
   return Suite::run("rescale", argc, argv, [](Suite& suite) {
     death_rows(suite);
+    stall_rows(suite);
     change_rows(suite);
     overhead_row(suite);
   });

@@ -15,6 +15,10 @@ void death_rows(Suite& suite);
 // Measure the pause of the other workers when workers that train join, leave and are killed.
 void change_rows(Suite& suite);
 
+// Measure how soon a worker that stood still trains again, after the death of the one that trained
+// without it.
+void stall_rows(Suite& suite);
+
 // Measures the cost of a session while nothing changes.
 void overhead_row(Suite& suite);
 

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "ffdl/membership.h"
+
 namespace ffdl::bench {
 namespace {
 
@@ -52,6 +54,26 @@ Result<Time> Training::remove(End end) {
     kill(process.pid(), SIGKILL);
   }
   return request;
+}
+
+Result<Time> Training::stall_then_kill(Reports reports) {
+  const pid_t stalled = workers_.front().process->pid();
+  kill(stalled, SIGSTOP);
+  const Status alone = workers_.back().process->ask("after 1 5", kTrainingPatience).status();
+  const auto killed = alone.ok() ? remove(End::kKilled) : Result<Time>(alone);
+  kill(stalled, SIGCONT);
+  if (killed.ok() && reports == Reports::kDeaths) {
+    gone_.back().process->reap();
+    FFDL_RETURN_IF_ERROR(report_death_of(ids_.back()));
+  }
+  return killed;
+}
+
+Status Training::report_death_of(const std::string& id) const {
+  const std::string job = MembershipOptions().job;
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_store("tcp://" + store_->path(), system_runtime()));
+  FFDL_ASSIGN_OR_RETURN(const uint64_t incarnation, last_incarnation(*store, job, id));
+  return report_death(*store, job, {id, incarnation});
 }
 
 Result<std::vector<StepTime>> Training::steps() {

@@ -16,6 +16,9 @@ namespace ffdl::bench {
 // The way in which a worker ends.
 enum class End { kLeaves, kKilled, kKilledLeader };
 
+// What a launcher would report to the job.
+enum class Reports { kNothing, kDeaths };
+
 // Starts a process that trains as the member `id` of the job with its store in `folder`, until it
 // is killed or leaves. Returns when it is a member. For "after M K" it answers when its last K
 // steps had M members each. For "report" it returns the steps since the last report, as
@@ -40,6 +43,9 @@ class Training {
   Result<Time> add();
   // Removes the newest worker, or the leader, which is the oldest. Returns the time of the request.
   Result<Time> remove(End end);
+  // Stops the older of two workers, kills the newer one once it trains alone, and lets the older
+  // one continue at once. Returns the time of the kill.
+  Result<Time> stall_then_kill(Reports reports);
   // Returns the steps of the remaining worker since it began.
   Result<std::vector<StepTime>> steps();
   // Ends the members and returns the audit of their samples.
@@ -53,6 +59,7 @@ class Training {
   Training(std::unique_ptr<StoreFolder> store, StartWorker start_worker)
       : store_(std::move(store)), start_worker_(std::move(start_worker)) {}
   static void end(std::vector<Worker>& workers);
+  Status report_death_of(const std::string& id) const;
 
   const std::unique_ptr<StoreFolder> store_;
   const StartWorker start_worker_;
