@@ -153,7 +153,8 @@ Status Membership::Impl::tell_wishes() {
   return put_candidate(lease_);
 }
 
-// Reads the progress of earlier lives, which the first heartbeat replaces.
+// Reads the progress of earlier lives, which that of this life will replace. The mark of the earlier
+// process is lost then, so its death is reported now.
 Status Membership::Impl::read_reached() {
   const auto entry = store_.get(keys_.progress(self_.id));
   if (entry.status().code() == StatusCode::kNotFound) return {};
@@ -161,7 +162,6 @@ Status Membership::Impl::read_reached() {
   const auto progress = membership::parse_progress(entry->value);
   if (!progress.ok()) return {};
   reached_ = progress->reached;
-  // This life's record replaces the mark of that process.
   if (progress->incarnation >= self_.incarnation || !runtime_.has_ended(progress->process)) {
     return {};
   }
