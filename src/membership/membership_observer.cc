@@ -301,10 +301,7 @@ std::vector<AbsentLife> MembershipObserver::absent_lives(std::span<const Entry> 
     const auto progress = parse_progress(entry.value);
     if (!is_name(id) || !progress.ok() || progress->process.empty()) continue;
     const Member life = {id, progress->incarnation};
-    const bool has_state = std::ranges::any_of(record_->state_holders, [&](const Member& holder) {
-      return holder.id == life.id && holder.incarnation == life.incarnation;
-    });
-    if (!has_state && !progress->holds) continue;
+    if (!contains(record_->state_holders, life) && !progress->holds) continue;
     if (facts_.find(life) != nullptr || facts_.is_dead(life) || facts_.has_left(life)) continue;
     lives.push_back({life, progress->process});
   }
