@@ -153,7 +153,7 @@ Status Membership::Impl::tell_wishes() {
   return put_candidate(lease_);
 }
 
-// Reads the progress of earlier lives, which that of this life will replace. The mark of the earlier
+// Reads the progress of earlier lives, which this life's will replace. The mark of the earlier
 // process is lost then, so its death is reported now.
 Status Membership::Impl::read_reached() {
   const auto entry = store_.get(keys_.progress(self_.id));
