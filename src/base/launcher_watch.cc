@@ -51,8 +51,7 @@ bool LauncherWatch::has_ended_now() const {
 // Opens the launcher for this question alone in a fork, whose copy of the descriptor is closed.
 bool LauncherWatch::ask() const {
   if (launcher_ && launcher_->can_tell()) return launcher_->is_gone();
-  const std::optional<ProcessWatch> now = ProcessWatch::of(mark_);
-  return now && now->is_gone();
+  return has_process_ended(mark_);
 }
 
 Status LauncherWatch::ended(const std::string& object) const {

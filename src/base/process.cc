@@ -105,6 +105,11 @@ bool ProcessWatch::is_gone() const {
   return ::poll(&ready, 1, 0) > 0;
 }
 
+bool has_process_ended(std::string_view mark) {
+  const auto process = ProcessWatch::of(mark);
+  return process && process->is_gone();
+}
+
 pid_t lock_holder(int fd) {
   struct stat found {};
   if (::fstat(fd, &found) != 0) return 0;

@@ -12,7 +12,7 @@
 // Identifies and watches other processes of this host.
 namespace ffdl::base {
 
-// Returns a mark of this process for ProcessWatch in another one: "PID:START:NAMESPACES".
+// Returns a mark of this process for ProcessWatch in another one: "PID:START:NAMESPACES-BOOT".
 // Empty: /proc does not provide it.
 std::string mark_of_this_process();
 
@@ -38,6 +38,10 @@ class ProcessWatch {
   ForkPrivateFd end_;  // readable once the process has ended; none if it had ended before
   bool had_ended_ = false;
 };
+
+// Returns true if the process with this mark has ended for certain. False: it runs, or it cannot be
+// watched.
+bool has_process_ended(std::string_view mark);
 
 // Returns the process that has locked the open file by flock(2). 0: the kernel does not report it.
 pid_t lock_holder(int fd);

@@ -53,8 +53,7 @@ class SystemRuntime final : public Runtime {
   }
   std::string process_mark() override { return base::mark_of_this_process(); }
   bool has_ended(std::string_view process_mark) override {
-    const auto process = base::ProcessWatch::of(process_mark);
-    return process && process->is_gone();
+    return base::has_process_ended(process_mark);
   }
   uint64_t random() override {
     uint64_t value = 0;
