@@ -10,6 +10,7 @@
 #include "membership/keys.h"
 #include "membership/membership_records.h"
 #include "support/cut_store.h"
+#include "support/patient_membership.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -22,12 +23,9 @@ using testing::soon;
 
 bool is_wanted() { return true; }
 
-// Returns options with leases that a busy machine can keep alive, and the shortest fence for them.
+// Returns options with the shortest fence for their lease.
 MembershipOptions with_short_fence() {
-  MembershipOptions options;
-  options.heartbeat = 50ms;
-  options.lease = 1s;
-  options.gather = 20ms;
+  MembershipOptions options = testing::patient_membership(1s);
   options.fence_after = 2s;
   return options;
 }

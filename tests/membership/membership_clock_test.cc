@@ -10,6 +10,7 @@
 #include "membership/keys.h"
 #include "membership/membership_records.h"
 #include "support/cut_store.h"
+#include "support/patient_membership.h"
 #include "support/status_matchers.h"
 #include "support/suspended_machine.h"
 #include "support/times.h"
@@ -22,12 +23,8 @@ using testing::CutStore;
 using testing::soon;
 using testing::SuspendedMachine;
 
-// Returns options with leases that a busy machine can keep alive.
 MembershipOptions with_fence(Duration fence_after) {
-  MembershipOptions options;
-  options.heartbeat = 50ms;
-  options.lease = 1s;
-  options.gather = 20ms;
+  MembershipOptions options = testing::patient_membership(1s);
   options.fence_after = fence_after;
   return options;
 }

@@ -10,6 +10,7 @@
 #include "ffdl/membership.h"
 #include "membership/keys.h"
 #include "support/forwarding_runtime.h"
+#include "support/patient_membership.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -19,12 +20,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::soon;
 
-// Returns options with leases that a busy machine can keep alive, and a fence that no test reaches.
+// Returns options with a fence that no test reaches.
 MembershipOptions without_fence() {
-  MembershipOptions options;
-  options.heartbeat = 50ms;
-  options.lease = 5s;
-  options.gather = 20ms;
+  MembershipOptions options = testing::patient_membership(5s);
   options.fence_after = 1h;
   options.fence_margin = 2min;
   return options;

@@ -9,6 +9,7 @@
 #include "membership/keys.h"
 #include "membership/membership_records.h"
 #include "support/forwarding_store.h"
+#include "support/patient_membership.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 #include "support/times.h"
@@ -19,14 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::soon;
 
-// Returns options with leases that a busy machine can keep alive.
-MembershipOptions patient() {
-  MembershipOptions options;
-  options.heartbeat = 50ms;
-  options.lease = 5s;
-  options.gather = 20ms;
-  return options;
-}
+MembershipOptions patient() { return testing::patient_membership(5s); }
 
 // Selects the members' store: "mem" is one store object, "file" has one object each over a folder.
 class MembershipTest : public ::testing::TestWithParam<std::string> {
