@@ -16,7 +16,7 @@ namespace ffdl::bench {
 // The way in which a worker ends.
 enum class End { kLeaves, kKilled, kKilledLeader };
 
-// What a launcher would report to the job.
+// The reports of a launcher to the job.
 enum class Reports { kNothing, kDeaths };
 
 // Starts a process that trains as the member `id` of the job with its store in `folder`, until it
