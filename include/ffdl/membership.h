@@ -129,6 +129,9 @@ class FFDL_API Membership {
   Status life_status() const;
   // Returns true if this life ended at the fence.
   bool is_fenced() const;
+  // Returns how long this process or machine stood still in this life: the sum of all gaps longer
+  // than a lease between two looks at Runtime::boottime().
+  Duration stood_still() const;
   // Begins the next life of this member, under the next incarnation, after the fence has ended this
   // life. Nothing of this life may act any more, since it is reported dead. `state`: the state that
   // the next life keeps, as in report_state(). Repeats while the store does not answer and

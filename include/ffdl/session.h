@@ -131,7 +131,8 @@ struct SessionOptions {
   // in place if it is all of one SharedMemory (Communicator::register_memory), which is faster.
   std::vector<std::shared_ptr<SharedMemory>> shared_memory{};
   Duration operation_timeout = std::chrono::minutes(6);  // of one collective
-  Duration recovery_timeout = std::chrono::minutes(10);  // until a world works again
+  // Until a world works again. The time in which this process stood still does not count.
+  Duration recovery_timeout = std::chrono::minutes(10);
   // The treatment of a step whose mean gradient contains NaN or Inf; equal at all members. kReject
   // ends the session at all members, and leaves the state unchanged. kSkip leaves the state
   // unchanged, but counts the step and commits its samples. The check costs a pass over gradients()

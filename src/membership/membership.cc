@@ -41,6 +41,7 @@ bool Membership::has_gone_on(const Member& member, uint64_t generation) const {
 }
 Status Membership::life_status() const { return impl_->life_status(); }
 bool Membership::is_fenced() const { return impl_->is_fenced(); }
+Duration Membership::stood_still() const { return impl_->stood_still(); }
 
 Result<std::unique_ptr<Membership>> Membership::rejoin(const std::optional<StateLabel>& state,
                                                        Time deadline,

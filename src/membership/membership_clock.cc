@@ -61,6 +61,12 @@ bool Membership::Impl::is_fenced() const {
   return is_over && is_fenced_;
 }
 
+Duration Membership::Impl::stood_still() const {
+  MutexLock lock(mutex_);
+  static_cast<void>(clock_.look(runtime_.boottime()));  // the heartbeat may be late
+  return clock_.stood_still();
+}
+
 void Membership::Impl::watch_clock(const StopToken& stop) {
   while (!stop.stop_requested()) {
     {
@@ -78,11 +84,11 @@ void Membership::Impl::note_standstill() {
   {
     MutexLock lock(mutex_);
     asks = clock_.look(runtime_.boottime()) == LifeClock::Standing::kAsks;
-    stood = clock_.stood_still() - stood_still_;
+    stood = clock_.stood_still() - forgiven_;
   }
   if (asks) next_beat_ = runtime_.now();
   if (stood == Duration::zero()) return;
-  stood_still_ += stood;
+  forgiven_ += stood;
   if (!asks && stood > base::kStandstillToLog) {
     base::log_warning("member '{}': this process stood still for {} s", self_.id,
                       std::chrono::round<std::chrono::seconds>(stood).count());

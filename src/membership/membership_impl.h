@@ -41,6 +41,7 @@ class Membership::Impl {
   // Blocks: after a standstill, until the store has decided about this life, or did not answer.
   Status life_status() const;
   bool is_fenced() const;
+  Duration stood_still() const;
   Result<World> wait_world_after(uint64_t generation, Time deadline);
   Status activate(uint64_t generation, Time deadline, const StateLabel& base,
                   std::string_view holder);
@@ -197,7 +198,7 @@ class Membership::Impl {
   std::string reason_;
   std::vector<Member> left_out_;  // already named in a warning
   std::vector<membership::AbsentLife> absent_lives_;
-  Duration stood_still_{};        // that was counted against no other member
+  Duration forgiven_{};           // the standstills that count against no other member
   const std::unique_ptr<Event> clock_over_;
 
   mutable base::Mutex mutex_;

@@ -19,15 +19,19 @@ Departure::Departure(const SessionOptions& options, Life& life, const HeldState&
       runtime_(runtime),
       completing_(runtime) {}
 
-Status Departure::wait_for_checkpoint(Time deadline, const std::function<bool()>& is_over) {
-  while (runtime_.now() < deadline && life_.membership().life_status().ok()) {
+WaitLimit Departure::begin_wait() const {
+  return {runtime_, life_, options_.recovery_timeout};
+}
+
+Status Departure::wait_for_checkpoint(const WaitLimit& limit,
+                                      const std::function<bool()>& is_over) {
+  while (!limit.is_over() && life_.membership().life_status().ok()) {
     checkpoints_->progress().reset();
     if (is_over()) break;
     // Another member has found that the last checkpoint is published, or never will be.
     if (life_.membership().completion()) break;
     FFDL_RETURN_IF_ERROR(life_.look());
-    const Time soon = runtime_.now() + base::kStandingInterval;
-    checkpoints_->progress().wait_until(std::min<Time>(deadline, soon));
+    checkpoints_->progress().wait_until(runtime_.now() + base::kStandingInterval);
   }
   return {};
 }
@@ -38,15 +42,14 @@ Status Departure::complete() {
   FFDL_ASSIGN_OR_RETURN(const uint64_t hash, held_.hash());
   const HeldState::Label& label = held_.label();
   const StateLabel end = {label.lineage, label.generation, label.step, hash};
-  const Time deadline = runtime_.now() + options_.recovery_timeout;
   const bool has_started = completing_.start(
       "ffdl-complete",
-      [this, end, deadline, &membership = life_.membership()](const StopToken& stop) {
+      [this, end, limit = begin_wait(), &membership = life_.membership()](
+          const StopToken& stop) {
         Status written;
         do {
-          const Time soon = runtime_.now() + base::kStandingInterval;
-          written = membership.complete(end, std::min<Time>(deadline, soon));
-        } while (written.code() == StatusCode::kTimeout && runtime_.now() < deadline &&
+          written = membership.complete(end, runtime_.now() + base::kStandingInterval);
+        } while (written.code() == StatusCode::kTimeout && !limit.is_over() &&
                  !stop.stop_requested());
         return written;
       });
@@ -61,40 +64,39 @@ Status Departure::complete() {
 
 // Other members may have joined while the share was written.
 Result<bool> Departure::leave(uint64_t generation) {
-  const Time patience = runtime_.now() + options_.recovery_timeout;
+  const WaitLimit limit = begin_wait();
   if (checkpoints_ != nullptr) {
     FFDL_RETURN_IF_ERROR(
-        wait_for_checkpoint(patience, [this] { return checkpoints_->is_written(); }));
+        wait_for_checkpoint(limit, [this] { return checkpoints_->is_written(); }));
   }
   return leave_or_be_needed(generation);
 }
 
 Result<bool> Departure::leave_or_be_needed(uint64_t generation) {
   Membership& membership = life_.membership();
-  const Time deadline = runtime_.now() + options_.recovery_timeout;
-  std::optional<Time> telling_until;
+  const WaitLimit limit = begin_wait();
+  std::optional<WaitLimit> telling;
   while (true) {
     FFDL_RETURN_IF_ERROR(life_.look());
-    const Time soon = runtime_.now() + base::kStandingInterval;
-    Status left = membership.leave(std::min<Time>(deadline, soon));
+    Status left = membership.leave(runtime_.now() + base::kStandingInterval);
     if (left.ok()) {
       life_.record_left();
       return true;
     }
-    const Time now = runtime_.now();
+    const bool is_over = limit.is_over();
     if (membership.has_ended_by_leaving()) {
-      if (!telling_until) telling_until = now + options_.membership.fence_after;
+      if (!telling) telling.emplace(runtime_, life_, options_.membership.fence_after);
       const bool may_pass =
           left.code() == StatusCode::kTimeout || left.code() == StatusCode::kUnavailable;
-      if (may_pass && now < *telling_until) {
-        runtime_.make_event()->wait_until(now + base::kStoreRetry);
+      if (may_pass && !telling->is_over()) {
+        runtime_.make_event()->wait_until(runtime_.now() + base::kStoreRetry);
         continue;
       }
       base::log_warning("{}; its lease ends instead", left.message());
       life_.record_left();
       return true;
     }
-    if (left.code() != StatusCode::kTimeout || now >= deadline) return left;
+    if (left.code() != StatusCode::kTimeout || is_over) return left;
     const World next = membership.world();
     if (next.generation > generation && next.rank >= 0) return false;
   }

@@ -7,6 +7,7 @@
 #include "elastic/session/held_state.h"
 #include "elastic/session/life.h"
 #include "elastic/session/store_task.h"
+#include "elastic/session/wait_limit.h"
 #include "ffdl/runtime.h"
 #include "ffdl/session.h"
 
@@ -21,9 +22,11 @@ class Departure {
   Departure(const SessionOptions& options, Life& life, const HeldState& held,
             Checkpointer* checkpoints, Runtime& runtime);
 
-  // Waits until `is_over`, or the job is done, or this life is over, or the deadline. Requires
-  // checkpoints. Errors: those of interrupt_check.
-  Status wait_for_checkpoint(Time deadline, const std::function<bool()>& is_over);
+  // Begins a wait that lasts recovery_timeout.
+  WaitLimit begin_wait() const;
+  // Waits until `is_over`, or the job is done, or this life is over, or the limit is reached.
+  // Requires checkpoints. Errors: those of interrupt_check.
+  Status wait_for_checkpoint(const WaitLimit& limit, const std::function<bool()>& is_over);
   // Writes that the job is done with the state held. Errors: those of Membership::complete() and
   // interrupt_check, kExhausted (no thread).
   Status complete();

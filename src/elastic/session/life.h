@@ -11,8 +11,8 @@
 namespace ffdl::elastic {
 
 // The life of a session's member, and the cause that ended it.
-// Threads: the session's thread; ask_to_leave() from any, status() also from a task that the
-// session's thread has stopped before the life ends.
+// Threads: the session's thread; ask_to_leave() from any, status() and stood_still() also from a
+// task that the session's thread has stopped before the life ends.
 // Owns: the membership, until leave() or end_membership().
 class Life {
  public:
@@ -40,6 +40,8 @@ class Life {
 
   // Returns true if this life ended at the fence, and the session may continue with the next one.
   bool may_come_back() const;
+  // Returns how long this process stood still, in this life and the earlier ones.
+  Duration stood_still() const { return stood_still_before_ + membership_->stood_still(); }
   // Continues with the next life of this member.
   void come_back(std::unique_ptr<Membership> next);
 
@@ -66,6 +68,7 @@ class Life {
   Member self_;
   Status over_;
   Status interrupted_;
+  Duration stood_still_before_{};  // this life
   base::Mutex mutex_;
   // Both are changed with the mutex held, since ask_to_leave() runs on other threads.
   std::shared_ptr<Membership> membership_;

@@ -464,13 +464,13 @@ bool Session::Impl::is_going_back(const Status& status) const {
 
 Status Session::Impl::end_training() {
   const elastic::HeldState::Label before = held_.label();
-  const Time patience = runtime_.now() + options_.recovery_timeout;
+  const elastic::WaitLimit limit = departure_->begin_wait();
   while (true) {
     Status settled = settle();
     if (!settled.ok() && life_.is_final(settled)) return settled;
     Old old = settled.ok() ? Old::kKeep : Old::kAbort;
     if (settled.ok() && exchange_->messages().are_all_done()) {
-      FFDL_ASSIGN_OR_RETURN(const auto last, take_last_checkpoint(patience));
+      FFDL_ASSIGN_OR_RETURN(const auto last, take_last_checkpoint(limit));
       if (last == LastCheckpoint::kOnceMore) continue;
       if (last == LastCheckpoint::kSettled) {
         FFDL_CHECK(change_->is_active(), "a job ends where all have its last step");
@@ -484,7 +484,10 @@ Status Session::Impl::end_training() {
         continue;  // newcomers know it now, and report the same next
       // Other members go on. They have the state, and must not wait for a step of this member.
       change_->abort();
-      if (checkpoints_) FFDL_RETURN_IF_ERROR(wait_for_idle_checkpoint(patience));
+      if (checkpoints_) {
+        FFDL_RETURN_IF_ERROR(
+            departure_->wait_for_checkpoint(limit, [this] { return may_pass_checkpoint(); }));
+      }
       const auto has_left = departure_->leave_or_be_needed(world().generation);
       if (!has_left.ok() && !life_.may_come_back()) return has_left.status();
       if (has_left.ok() && *has_left) return {};
@@ -515,9 +518,10 @@ Status Session::Impl::settle() {
 
 // Takes the checkpoint on which all members agreed by their words. They exchange words until none
 // of them writes a checkpoint. Only so do all learn that one gave its share up.
-Result<Session::Impl::LastCheckpoint> Session::Impl::take_last_checkpoint(Time patience) {
+Result<Session::Impl::LastCheckpoint> Session::Impl::take_last_checkpoint(
+    const elastic::WaitLimit& limit) {
   if (!checkpoints_) return LastCheckpoint::kSettled;
-  if (runtime_.now() >= patience) {
+  if (limit.is_over()) {
     base::log_warning(
         "job '{}': the checkpoint of its last step is not written after {} s; the "
         "job ends without it",
@@ -531,15 +535,16 @@ Result<Session::Impl::LastCheckpoint> Session::Impl::take_last_checkpoint(Time p
   if (is_settled) return LastCheckpoint::kSettled;
   if (elastic::should_take(words)) checkpoints_->take_last(moment());
   const Time soon = runtime_.now() + base::kStandingInterval;
-  FFDL_RETURN_IF_ERROR(wait_for_idle_checkpoint(std::min<Time>(soon, patience)));
+  FFDL_RETURN_IF_ERROR(departure_->wait_for_checkpoint(
+      limit, [&] { return may_pass_checkpoint() || runtime_.now() >= soon; }));
   const bool is_over = !checkpoints_->is_idle() && change_->is_next_ready();
   return is_over ? LastCheckpoint::kInNextWorld : LastCheckpoint::kOnceMore;
 }
 
-Status Session::Impl::wait_for_idle_checkpoint(Time deadline) {
-  // An author may wait in that world: it gave its share up in a world without this member.
-  return departure_->wait_for_checkpoint(
-      deadline, [this] { return checkpoints_->is_idle() || change_->is_next_ready(); });
+// Reports whether the wait for a checkpoint ends. An author may wait in the next world: it gave its
+// share up in a world without this member.
+bool Session::Impl::may_pass_checkpoint() const {
+  return checkpoints_->is_idle() || change_->is_next_ready();
 }
 
 // Ends this member after the job. Sends the last state to members that need it, and leaves. A

@@ -91,8 +91,8 @@ class Session::Impl {
   Status end_training_or_life();
   Status end_training();
   Status settle();
-  Result<LastCheckpoint> take_last_checkpoint(Time patience);
-  Status wait_for_idle_checkpoint(Time deadline);
+  Result<LastCheckpoint> take_last_checkpoint(const elastic::WaitLimit& limit);
+  bool may_pass_checkpoint() const;
   Status leave_finished();
   Status end_life(Status why);
 

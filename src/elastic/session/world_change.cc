@@ -73,11 +73,10 @@ void WorldChange::end_worlds(uint64_t generation, const Status& why) {
 Result<Entry> WorldChange::recover(Old old) {
   if (old == Old::kAbort) abort();
   // A member that ended with the job sends its state only to members within reach.
-  const Duration limit = held_.is_last()
-                             ? std::min(options_.recovery_timeout, options_.membership.fence_after)
-                             : options_.recovery_timeout;
-  Time seen = runtime_.now();
-  Time deadline = seen + limit;
+  const WaitLimit limit(
+      runtime_, life_,
+      held_.is_last() ? std::min(options_.recovery_timeout, options_.membership.fence_after)
+                      : options_.recovery_timeout);
   // The store detects a death, and a world forms without a request.
   const Duration patience = 2 * options_.membership.lease;
   Time ask_at = runtime_.now() + patience;
@@ -85,16 +84,12 @@ Result<Entry> WorldChange::recover(Old old) {
   bool may_ask = old == Old::kAbort;
   while (true) {
     FFDL_RETURN_IF_ERROR(life_.look());
-    // A longer gap than this is a standstill of this process, in which no deadline was missed.
-    const Time now = runtime_.now();
-    if (now - seen > patience) deadline += now - seen;
-    seen = now;
+    const bool is_over = limit.is_over();
     Membership& membership = life_.membership();
     const Status living = membership.life_status();
     if (!living.ok()) {
       if (!life_.may_come_back()) return living;
-      FFDL_RETURN_IF_ERROR(come_back(deadline));
-      seen = runtime_.now();
+      FFDL_RETURN_IF_ERROR(come_back(limit));
       continue;  // that life may be over, too
     }
     FFDL_ASSIGN_OR_RETURN(const bool is_at_end, find_end());
@@ -108,21 +103,20 @@ Result<Entry> WorldChange::recover(Old old) {
     membership.report_state(held_.state());
     // Reports that this member waits for a world, and is not behind other members.
     membership.report_progress(membership.world().generation, 0);
-    auto next =
-        connector_->wait_after(failed, std::min<Time>(deadline, now + base::kStandingInterval));
+    auto next = connector_->wait_after(failed, runtime_.now() + base::kStandingInterval);
     if (next.ok()) {
       failed = next->world.generation;
       auto entry = come_into(*std::move(next));
       if (entry.ok() || life_.is_final(entry.status())) return entry;
       base::log_warning("generation {} did not begin: {}", failed, entry.status().message());
       abort();
-      seen = runtime_.now();
-      ask_at = seen + patience;
+      ask_at = runtime_.now() + patience;
       may_ask = true;
       continue;
     }
     if (life_.may_come_back()) continue;
-    if (next.status().code() != StatusCode::kTimeout || now >= deadline) return next.status();
+    if (next.status().code() != StatusCode::kTimeout || is_over) return next.status();
+    const Time now = runtime_.now();
     if (now < ask_at || !may_ask) continue;
     membership.report_failure(failed);
     ask_at = now + patience;
@@ -132,25 +126,25 @@ Result<Entry> WorldChange::recover(Old old) {
 // Begins the next life of this member, after the fence. Nothing of the old one acts any more: its
 // collectives are aborted, and its tasks have ended. The state stays. This thread waits for no call
 // to the store without looks.
-Status WorldChange::come_back(Time deadline) {
+Status WorldChange::come_back(const WaitLimit& limit) {
   base::log_warning("{}; it joins again with the state of step {}",
                     life_.membership().life_status().message(), held_.label().step);
   abort();
   wait_for_giving();
-  FFDL_RETURN_IF_ERROR(wait_with_looks(activating_, deadline));
-  FFDL_RETURN_IF_ERROR(wait_with_looks(departure_.task(), deadline));
+  FFDL_RETURN_IF_ERROR(wait_with_looks(activating_, limit));
+  FFDL_RETURN_IF_ERROR(wait_with_looks(departure_.task(), limit));
   {
     MutexLock lock(mutex_);
     is_rejoin_wanted_ = true;
   }
   const bool has_started = rejoining_.start(
-      "ffdl-rejoin", [this, deadline, earlier = std::shared_ptr(std::move(connector_))](
-                         const StopToken&) mutable {
+      "ffdl-rejoin",
+      [this, earlier = std::shared_ptr(std::move(connector_))](const StopToken&) mutable {
         earlier.reset();  // its tasks use the life that has ended
-        return rejoin(deadline);
+        return rejoin();
       });
   if (!has_started) return base::no_thread("ffdl-rejoin");
-  const Status looked = wait_with_looks(rejoining_, deadline);
+  const Status looked = wait_with_looks(rejoining_, limit);
   if (!looked.ok()) {
     give_up_rejoin();
     return looked;
@@ -167,26 +161,26 @@ Status WorldChange::come_back(Time deadline) {
 }
 
 // Waits for the end of a task that may wait for the store.
-Status WorldChange::wait_with_looks(StoreTask& task, Time deadline) {
+Status WorldChange::wait_with_looks(StoreTask& task, const WaitLimit& limit) {
   while (task.has_started() && !task.wait_until(runtime_.now() + base::kStandingInterval)) {
     FFDL_RETURN_IF_ERROR(life_.look());
-    if (runtime_.now() < deadline) continue;
+    if (!limit.is_over()) continue;
     return make_error(StatusCode::kTimeout,
-                      "member '{}': it could not join again after it was away: a call to the store "
-                      "has not returned",
+                      "member '{}': it could not join again after it was away: the store has not "
+                      "answered",
                       life_.self().id);
   }
   task.join();
   return life_.look();
 }
 
-// Runs as the task `rejoining_`.
-Status WorldChange::rejoin(Time deadline) {
+// Runs as the task `rejoining_`. The session's thread ends it.
+Status WorldChange::rejoin() {
   const auto is_wanted = [this] {
     MutexLock lock(mutex_);
     return is_rejoin_wanted_;
   };
-  auto next = life_.membership().rejoin(held_.state(), deadline, is_wanted);
+  auto next = life_.membership().rejoin(held_.state(), kNoDeadline, is_wanted);
   FFDL_RETURN_IF_ERROR(Status(next.status()));
   MutexLock lock(mutex_);
   if (is_rejoin_wanted_) rejoined_ = std::move(next).value();
@@ -353,15 +347,14 @@ Result<StateLabel> WorldChange::begin_anew(const std::optional<CheckpointPointer
 // meanwhile.
 Result<bool> WorldChange::is_late() {
   Membership& membership = life_.membership();
-  const Time deadline = runtime_.now() + options_.recovery_timeout;
-  while (membership.life_status().ok() && runtime_.now() < deadline) {
+  const WaitLimit limit = departure_.begin_wait();
+  while (membership.life_status().ok() && !limit.is_over()) {
     FFDL_RETURN_IF_ERROR(life_.look());
     // The membership's last view may be as late as this member.
     const auto seen = read_job(store_, options_.membership.job);
     if (seen.ok()) return seen->world.generation > world_.generation;
-    const Time soon = runtime_.now() + base::kStandingInterval;
-    const auto next =
-        membership.wait_world_after(world_.generation, std::min<Time>(deadline, soon));
+    const auto next = membership.wait_world_after(world_.generation,
+                                                  runtime_.now() + base::kStandingInterval);
     if (next.ok()) return true;
   }
   return true;  // the job is gone, which this member learns next

@@ -13,6 +13,7 @@
 #include "elastic/session/next_world_connector.h"
 #include "elastic/session/rescale.h"
 #include "elastic/session/store_task.h"
+#include "elastic/session/wait_limit.h"
 #include "elastic/step/gradient_exchange.h"
 #include "ffdl/comm/communicator.h"
 #include "ffdl/session.h"
@@ -90,9 +91,9 @@ class WorldChange {
   Time operation_deadline() const { return runtime_.now() + options_.operation_timeout; }
 
   void start_connecting();
-  Status come_back(Time deadline);
-  Status wait_with_looks(StoreTask& task, Time deadline);
-  Status rejoin(Time deadline);
+  Status come_back(const WaitLimit& limit);
+  Status wait_with_looks(StoreTask& task, const WaitLimit& limit);
+  Status rejoin();
   void give_up_rejoin();
 
   // --- entering ---
