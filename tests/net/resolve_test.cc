@@ -5,6 +5,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <fstream>
 #include <future>
 
@@ -69,13 +71,18 @@ TEST(Resolve, AServerListensOnLoopbackOnlyWhereThatWasAskedFor) {
 
 constexpr int kNotPermitted = 77;
 
+// Replaces a file of the machine, for this process alone.
+bool replace(const char* file, const std::string& by) {
+  return mount(by.c_str(), file, nullptr, MS_BIND, nullptr) == 0;
+}
+bool has_own_files() {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+}
+
 // Uses a hosts file of its own. Exits with the number of the first error.
 int resolve_own_names(const std::string& hosts) {
-  if (unshare(CLONE_NEWNS) != 0 ||
-      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0) {
-    return kNotPermitted;
-  }
+  if (!has_own_files() || !replace("/etc/hosts", hosts)) return kNotPermitted;
   if (find({"several.test", 7}).endpoints != endpoints({"127.0.0.2", "127.0.0.3"})) return 1;
   auto loop = Loop::start("listen");
   if (!loop.ok()) return 2;
@@ -96,6 +103,76 @@ TEST(Resolve, AnOwnNameThatStandsForLoopbackIsRefusedAndAllOfANameAreFound) {
   if (child == 0) _exit(resolve_own_names(hosts));
   const int outcome = testing::exit_code(child);
   if (outcome == kNotPermitted) GTEST_SKIP() << "a mount namespace needs root";
+  EXPECT_EQ(outcome, 0);
+}
+
+// A name server that knows no name. It answers when the test wants it.
+class SilentNameServer {
+ public:
+  static constexpr const char* kAddress = "127.0.0.9";
+
+  // Returns false if the port is taken, or belongs to root.
+  bool start() {
+    asio::error_code error;
+    socket_.open(asio::ip::udp::v4(), error);
+    if (!error) socket_.bind({asio::ip::make_address(kAddress), 53}, error);
+    return !error;
+  }
+  bool is_asked() { return socket_.available() > 0; }
+  // Waits for a question.
+  void await() { length_ = socket_.receive_from(asio::buffer(message_), asking_); }
+  // Answers the question: there is no such name (RFC 1035, section 4.1.1).
+  void answer() {
+    message_[2] |= 0x80;
+    message_[3] = 3;
+    socket_.send_to(asio::buffer(message_, length_), asking_);
+  }
+
+ private:
+  asio::io_context context_;
+  asio::ip::udp::socket socket_{context_};
+  asio::ip::udp::endpoint asking_;
+  std::array<uint8_t, 512> message_{};
+  size_t length_ = 0;
+};
+
+// Exits with the number of the first error.
+int resolve_while_the_loop_works(const TempFolder& folder) {
+  SilentNameServer server;
+  if (!has_own_files() || !replace("/etc/resolv.conf", folder.file("resolv.conf")) ||
+      !replace("/etc/nsswitch.conf", folder.file("nsswitch.conf")) || !server.start()) {
+    return kNotPermitted;
+  }
+  auto loop = Loop::start("slow");
+  if (!loop.ok()) return 1;
+  std::promise<asio::error_code> resolved;
+  auto found = resolved.get_future();
+  resolve_async(
+      (*loop)->context(), {"slow.test", 7},
+      [&](const asio::error_code& error, const Endpoints& /*none*/) { resolved.set_value(error); });
+  server.await();
+  std::promise<void> worked;
+  (*loop)->post([&] { worked.set_value(); });
+  worked.get_future().get();  // forever, if the loop waits for the name
+  if (found.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return 2;
+  server.answer();
+  while (found.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    if (!server.is_asked()) continue;  // also for IPv6, and with the machine's own domain
+    server.await();
+    server.answer();
+  }
+  return found.get() == asio::error::host_not_found ? 0 : 3;
+}
+
+TEST(Resolve, ASlowNameServerHoldsUpNothingElseOnTheLoop) {
+  const TempFolder folder;
+  std::ofstream(folder.file("resolv.conf"))
+      << "nameserver " << SilentNameServer::kAddress << "\noptions timeout:30 attempts:1\n";
+  std::ofstream(folder.file("nsswitch.conf")) << "hosts: files dns\n";
+  const pid_t child = testing::fork_child();
+  if (child == 0) _exit(resolve_while_the_loop_works(folder));
+  const int outcome = testing::exit_code(child);
+  if (outcome == kNotPermitted) GTEST_SKIP() << "a mount namespace and port 53 need root";
   EXPECT_EQ(outcome, 0);
 }
 
