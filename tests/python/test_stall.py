@@ -1,9 +1,11 @@
 """Workers that stand still for a moment: nothing is lost that one of them holds."""
 
+import re
 import time
 
 import pytest
 import stall_trials
+import suspicion_trials
 from elastic_jobs import wait_for
 from stall_job import STEPS, StallJob, last_step, size_of, steps
 
@@ -71,3 +73,11 @@ def test_a_job_that_stood_still_for_longer_than_its_fence_loses_no_step(trial):
 @pytest.mark.slow
 def test_random_stalls_and_deaths():
     assert stall_trials.main(["--trials", "3", "--stops-of-all", "1"]) == 0
+
+
+@pytest.mark.slow
+def test_suspicions_are_counted_and_stops_timed(capsys):
+    suspicion_trials.main(
+        ["--minutes", "0.05", "--leases", "0.3", "--compilers", "1", "--stops", "1"])
+    noticed_s = re.search(r"\| 0.3 \| 1 \| \d+ \| (\S+) \(", capsys.readouterr().out)
+    assert float(noticed_s[1]) > 0
