@@ -129,16 +129,16 @@ class FFDL_API Membership {
   Status life_status() const;
   // Returns true if this life ended at the fence.
   bool is_fenced() const;
-  // Returns how long this process or machine stood still in this life: the sum of all gaps longer
-  // than a lease between two looks at Runtime::boottime().
-  Duration stood_still() const;
+  // Returns Runtime::boottime() without the time in which this process or machine stood still in
+  // this life: the gaps longer than a lease between two looks at that clock.
+  Time awake_time() const;
   // Begins the next life of this member, under the next incarnation, after the fence has ended this
   // life. Nothing of this life may act any more, since it is reported dead. `state`: the state that
-  // the next life keeps, as in report_state(). Repeats while the store does not answer and
-  // `is_wanted` returns true. Blocks: until `deadline`. Errors: kTimeout, kCancelled (another
+  // the next life keeps, as in report_state(). Repeats while the store does not answer. Blocks:
+  // until `is_wanted` returns false. Errors: kTimeout (it returned false), kCancelled (another
   // process has this id now, another member took over, or the launcher has ended), kInvalidArgument
   // (the fence has not ended this life), and those of join().
-  Result<std::unique_ptr<Membership>> rejoin(const std::optional<StateLabel>& state, Time deadline,
+  Result<std::unique_ptr<Membership>> rejoin(const std::optional<StateLabel>& state,
                                              const std::function<bool()>& is_wanted);
 
   // Waits for a world newer than `generation`; this member may be absent from it. Errors: kTimeout.

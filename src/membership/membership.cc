@@ -41,12 +41,11 @@ bool Membership::has_gone_on(const Member& member, uint64_t generation) const {
 }
 Status Membership::life_status() const { return impl_->life_status(); }
 bool Membership::is_fenced() const { return impl_->is_fenced(); }
-Duration Membership::stood_still() const { return impl_->stood_still(); }
+Time Membership::awake_time() const { return impl_->awake_time(); }
 
 Result<std::unique_ptr<Membership>> Membership::rejoin(const std::optional<StateLabel>& state,
-                                                       Time deadline,
                                                        const std::function<bool()>& is_wanted) {
-  FFDL_ASSIGN_OR_RETURN(auto next, impl_->rejoin(state, deadline, is_wanted));
+  FFDL_ASSIGN_OR_RETURN(auto next, impl_->rejoin(state, is_wanted));
   return std::unique_ptr<Membership>(new Membership(std::move(next)));
 }
 

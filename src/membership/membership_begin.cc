@@ -27,8 +27,7 @@ Status Membership::Impl::start() {
 
 // Waits for its own task first: nothing of this life may be written after the next one began.
 Result<std::unique_ptr<Membership::Impl>> Membership::Impl::rejoin(
-    const std::optional<StateLabel>& state, Time deadline,
-    const std::function<bool()>& is_wanted) {
+    const std::optional<StateLabel>& state, const std::function<bool()>& is_wanted) {
   if (!is_fenced()) {
     return base::invalid_argument(
         "member '{}': begin its next life: the fence has not ended this one; join instead",
@@ -50,13 +49,13 @@ Result<std::unique_ptr<Membership::Impl>> Membership::Impl::rejoin(
                           begun.code() == StatusCode::kUnavailable ||
                           begun.code() == StatusCode::kConflict ||
                           begun.code() == StatusCode::kNotFound;
-    if (!may_pass || !is_wanted()) return begun;
-    if (runtime_.now() >= deadline) {
+    if (!may_pass) return begun;
+    if (!is_wanted()) {
       return make_error(StatusCode::kTimeout,
                         "member '{}': it could not join again after it was away: {}", self_.id,
                         begun.message());
     }
-    pause(deadline);
+    pause(kNoDeadline);
   }
 }
 
@@ -77,7 +76,7 @@ Status Membership::Impl::begin_next_life(const Member& earlier,
     }
     FFDL_RETURN_IF_ERROR(check_return(earlier));
     if (self_.incarnation == earlier.incarnation) FFDL_RETURN_IF_ERROR(take_next_incarnation());
-    if (!is_wanted()) return make_error(StatusCode::kCancelled, "join again: it is not wanted");
+    if (!is_wanted()) return make_error(StatusCode::kTimeout, "its time is over");
     FFDL_RETURN_IF_ERROR(begin_life());
   }
   return report_death(store_, options_.job, earlier);

@@ -61,10 +61,11 @@ bool Membership::Impl::is_fenced() const {
   return is_over && is_fenced_;
 }
 
-Duration Membership::Impl::stood_still() const {
+Time Membership::Impl::awake_time() const {
   MutexLock lock(mutex_);
-  static_cast<void>(clock_.look(runtime_.boottime()));  // the heartbeat may be late
-  return clock_.stood_still();
+  const Time now = runtime_.boottime();
+  static_cast<void>(clock_.look(now));
+  return now - clock_.stood_still();
 }
 
 void Membership::Impl::watch_clock(const StopToken& stop) {

@@ -29,7 +29,7 @@ class Membership::Impl {
   // check_record().
   Status start();
   // Begins the life after this one, which ended at the fence.
-  Result<std::unique_ptr<Impl>> rejoin(const std::optional<StateLabel>& state, Time deadline,
+  Result<std::unique_ptr<Impl>> rejoin(const std::optional<StateLabel>& state,
                                        const std::function<bool()>& is_wanted);
 
   const Member& self() const { return self_; }
@@ -41,7 +41,7 @@ class Membership::Impl {
   // Blocks: after a standstill, until the store has decided about this life, or did not answer.
   Status life_status() const;
   bool is_fenced() const;
-  Duration stood_still() const;
+  Time awake_time() const;
   Result<World> wait_world_after(uint64_t generation, Time deadline);
   Status activate(uint64_t generation, Time deadline, const StateLabel& base,
                   std::string_view holder);

@@ -142,7 +142,7 @@ TEST_F(MembershipClock, AMemberWithoutWhichAWorldWasFormedJoinsAgain) {
   EXPECT_FAILS(a->life_status(), StatusCode::kCancelled, "'a': this process stood still for 3");
   EXPECT_FALSE(is_candidate_a()) << "others would connect to a life that is over";
   EXPECT_TRUE(a->is_fenced());
-  ASSERT_OK_AND_ASSIGN(const auto next, a->rejoin({}, soon(), [] { return true; }));
+  ASSERT_OK_AND_ASSIGN(const auto next, a->rejoin({}, [] { return true; }));
   ASSERT_OK_AND_ASSIGN(const World again, next->wait_world_after(alone.generation, soon()));
   EXPECT_EQ(again.size(), 2);
 }

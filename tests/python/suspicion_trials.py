@@ -48,9 +48,11 @@ class Compilers:
         return self
 
     def __exit__(self, *_):
+        have_ended = [loop.poll() is not None for loop in self._loops]
         for loop in self._loops:
             os.killpg(loop.pid, signal.SIGKILL)
             loop.wait()
+        assert not any(have_ended), "a compilation failed"
 
 
 def worlds(log):

@@ -51,8 +51,9 @@ Status Worker::join(const MembershipOptions& options) {
   const bool is_fenced = membership_ != nullptr && membership_->is_fenced();
   const bool keeps = is_fenced && options.recovery == Recovery::kForward && state_.lineage > 0;
   if (keeps) {
-    auto again =
-        membership_->rejoin(state_.held(), in(2s), [this] { return !node_.is_killed(); });
+    auto again = membership_->rejoin(state_.held(), [this, until = in(2s)] {
+      return !node_.is_killed() && in({}) < until;
+    });
     if (again.status().code() == StatusCode::kCancelled) membership_.reset();
     FFDL_RETURN_IF_ERROR(Status(again.status()));
     membership_ = std::move(again).value();

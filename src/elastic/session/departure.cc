@@ -20,7 +20,7 @@ Departure::Departure(const SessionOptions& options, Life& life, const HeldState&
       completing_(runtime) {}
 
 WaitLimit Departure::begin_wait() const {
-  return {runtime_, life_, options_.recovery_timeout};
+  return {life_, options_.recovery_timeout};
 }
 
 Status Departure::wait_for_checkpoint(const WaitLimit& limit,
@@ -85,7 +85,7 @@ Result<bool> Departure::leave_or_be_needed(uint64_t generation) {
     }
     const bool is_over = limit.is_over();
     if (membership.has_ended_by_leaving()) {
-      if (!telling) telling.emplace(runtime_, life_, options_.membership.fence_after);
+      if (!telling) telling.emplace(life_, options_.membership.fence_after);
       const bool may_pass =
           left.code() == StatusCode::kTimeout || left.code() == StatusCode::kUnavailable;
       if (may_pass && !telling->is_over()) {

@@ -41,7 +41,8 @@ bool Life::may_come_back() const {
 void Life::come_back(std::unique_ptr<Membership> next) {
   std::shared_ptr<Membership> ended = std::move(next);  // it is destroyed without the mutex
   self_ = ended->self();
-  stood_still_before_ = stood_still();
+  const Time before = awake_time();
+  ahead_ = ended->awake_time() - before;
   MutexLock lock(mutex_);
   membership_.swap(ended);
   if (has_asked_to_leave_) membership_->ask_to_leave();

@@ -11,7 +11,7 @@
 namespace ffdl::elastic {
 
 // The life of a session's member, and the cause that ended it.
-// Threads: the session's thread; ask_to_leave() from any, status() and stood_still() also from a
+// Threads: the session's thread; ask_to_leave() from any, status() and awake_time() also from a
 // task that the session's thread has stopped before the life ends.
 // Owns: the membership, until leave() or end_membership().
 class Life {
@@ -40,8 +40,8 @@ class Life {
 
   // Returns true if this life ended at the fence, and the session may continue with the next one.
   bool may_come_back() const;
-  // Returns how long this process stood still, in this life and the earlier ones.
-  Duration stood_still() const { return stood_still_before_ + membership_->stood_still(); }
+  // Returns Membership::awake_time(). It goes on in the next life.
+  Time awake_time() const { return membership_->awake_time() - ahead_; }
   // Continues with the next life of this member.
   void come_back(std::unique_ptr<Membership> next);
 
@@ -68,7 +68,7 @@ class Life {
   Member self_;
   Status over_;
   Status interrupted_;
-  Duration stood_still_before_{};  // this life
+  Duration ahead_{};  // of this life's awake_time(), before the first one's
   base::Mutex mutex_;
   // Both are changed with the mutex held, since ask_to_leave() runs on other threads.
   std::shared_ptr<Membership> membership_;

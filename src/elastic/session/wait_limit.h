@@ -1,29 +1,29 @@
 #pragma once
 
 #include "elastic/session/life.h"
-#include "ffdl/runtime.h"
 #include "ffdl/types.h"
 
 namespace ffdl::elastic {
 
-// The end of a wait of a session. A time in which this process stood still does not count, since
-// nothing could happen in it that the wait is for.
-// Threads: one at a time, those of Life::stood_still().
+// The end of a wait of a session. The time in which this process stood still does not count: it
+// could not see what it waits for.
+// Threads: those of Life::awake_time(), one at a time.
 class WaitLimit {
  public:
-  // Begins a wait. Requires that `runtime` and `life` outlive this object.
-  WaitLimit(Runtime& runtime, const Life& life, Duration limit)
-      : runtime_(runtime), life_(life), end_(runtime.boottime() - life.stood_still() + limit) {}
+  // Begins a wait. Requires that `life` outlives this object.
+  WaitLimit(const Life& life, Duration limit)
+      : life_(life), begin_(life.awake_time()), limit_(limit) {}
 
-  bool is_over() const {
-    const Time now = runtime_.boottime();  // first: a standstill after it is none of this look's
-    return now - life_.stood_still() >= end_;
-  }
+  // Begins the wait anew.
+  void restart() { begin_ = life_.awake_time(); }
+  bool is_over() const { return is_over_for({}); }
+  // Returns true if the wait has been over for so long.
+  bool is_over_for(Duration time) const { return life_.awake_time() - begin_ - time >= limit_; }
 
  private:
-  Runtime& runtime_;
   const Life& life_;
-  Time end_;
+  Time begin_;
+  const Duration limit_;
 };
 
 }  // namespace ffdl::elastic

@@ -73,10 +73,9 @@ void WorldChange::end_worlds(uint64_t generation, const Status& why) {
 Result<Entry> WorldChange::recover(Old old) {
   if (old == Old::kAbort) abort();
   // A member that ended with the job sends its state only to members within reach.
-  const WaitLimit limit(
-      runtime_, life_,
-      held_.is_last() ? std::min(options_.recovery_timeout, options_.membership.fence_after)
-                      : options_.recovery_timeout);
+  WaitLimit limit(life_, held_.is_last() ? std::min(options_.recovery_timeout,
+                                                    options_.membership.fence_after)
+                                         : options_.recovery_timeout);
   // The store detects a death, and a world forms without a request.
   const Duration patience = 2 * options_.membership.lease;
   Time ask_at = runtime_.now() + patience;
@@ -99,6 +98,7 @@ Result<Entry> WorldChange::recover(Old old) {
       if (!has_left.ok() && life_.may_come_back()) continue;
       FFDL_RETURN_IF_ERROR(Status(has_left.status()));
       if (*has_left) return Entry::kLeft;
+      limit.restart();  // to leave is a wait of its own
     }
     membership.report_state(held_.state());
     // Reports that this member waits for a world, and is not behind other members.
@@ -139,9 +139,9 @@ Status WorldChange::come_back(const WaitLimit& limit) {
   }
   const bool has_started = rejoining_.start(
       "ffdl-rejoin",
-      [this, earlier = std::shared_ptr(std::move(connector_))](const StopToken&) mutable {
+      [this, limit, earlier = std::shared_ptr(std::move(connector_))](const StopToken&) mutable {
         earlier.reset();  // its tasks use the life that has ended
-        return rejoin();
+        return rejoin(limit);
       });
   if (!has_started) return base::no_thread("ffdl-rejoin");
   const Status looked = wait_with_looks(rejoining_, limit);
@@ -164,7 +164,8 @@ Status WorldChange::come_back(const WaitLimit& limit) {
 Status WorldChange::wait_with_looks(StoreTask& task, const WaitLimit& limit) {
   while (task.has_started() && !task.wait_until(runtime_.now() + base::kStandingInterval)) {
     FFDL_RETURN_IF_ERROR(life_.look());
-    if (!limit.is_over()) continue;
+    // A task that ends with the limit says what failed.
+    if (!limit.is_over_for(options_.membership.lease)) continue;
     return make_error(StatusCode::kTimeout,
                       "member '{}': it could not join again after it was away: the store has not "
                       "answered",
@@ -174,13 +175,14 @@ Status WorldChange::wait_with_looks(StoreTask& task, const WaitLimit& limit) {
   return life_.look();
 }
 
-// Runs as the task `rejoining_`. The session's thread ends it.
-Status WorldChange::rejoin() {
-  const auto is_wanted = [this] {
+// Runs as the task `rejoining_`.
+Status WorldChange::rejoin(const WaitLimit& limit) {
+  const auto is_wanted = [this, &limit] {
+    if (limit.is_over()) return false;
     MutexLock lock(mutex_);
     return is_rejoin_wanted_;
   };
-  auto next = life_.membership().rejoin(held_.state(), kNoDeadline, is_wanted);
+  auto next = life_.membership().rejoin(held_.state(), is_wanted);
   FFDL_RETURN_IF_ERROR(Status(next.status()));
   MutexLock lock(mutex_);
   if (is_rejoin_wanted_) rejoined_ = std::move(next).value();

@@ -93,7 +93,7 @@ class WorldChange {
   void start_connecting();
   Status come_back(const WaitLimit& limit);
   Status wait_with_looks(StoreTask& task, const WaitLimit& limit);
-  Status rejoin();
+  Status rejoin(const WaitLimit& limit);
   void give_up_rejoin();
 
   // --- entering ---

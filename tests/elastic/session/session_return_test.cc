@@ -69,12 +69,14 @@ class SessionReturn : public ::testing::Test {
     CutStore way_in;
     MembershipOptions membership{};
     SessionOptions::OnFence on_fence = SessionOptions::OnFence::kRejoin;
+    Duration recovery_timeout = 60s;
     std::atomic<uint64_t> step = 0;
     std::atomic<uint64_t> lineage = 0;
     std::atomic<int> size = 0;
     std::atomic<uint64_t> incarnation = 0;
     std::atomic<bool> dies = false;
     std::atomic<bool> has_begun_anew = false;
+    std::atomic<bool> has_failed = false;
     std::mutex mutex;
     std::vector<StepResult> results;
     Status outcome;
@@ -167,6 +169,7 @@ class SessionReturn : public ::testing::Test {
     options.self = {id, 0, "127.0.0.1"};
     options.membership = member.membership;
     options.on_fence = member.on_fence;
+    options.recovery_timeout = member.recovery_timeout;
     Ending ending(is_end_wanted_);
     options.participants = {&ending, ledger->participant()};
     options.verify_state = true;
@@ -175,7 +178,9 @@ class SessionReturn : public ::testing::Test {
       system_runtime().make_event()->wait_until(system_runtime().now() + 1ms);
       model.compute(session->step());
       FFDL_RETURN_IF_ERROR(ledger->take(4).status());
-      FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
+      const auto ended = session->end_step(ledger->taken());
+      member.has_failed = !ended.ok();
+      FFDL_ASSIGN_OR_RETURN(const StepResult result, ended);
       const std::lock_guard lock(member.mutex);
       member.results.push_back(result);
       member.lineage = session->world().lineage;
@@ -269,6 +274,24 @@ TEST_P(SessionReturnWays, AFencedMemberComesBackAndTakesTheStateOfTheOthers) {
     EXPECT_NE(std::ranges::find(a.results, StepResult::kHealed), a.results.end());
   }
   finish();
+}
+
+// The session's end waits for its present call to the store.
+TEST_P(SessionReturnWays, AFencedMemberWhoseStoreStaysAwayEnds) {
+  Member& a = start("a", [](Member& member) {
+    member.membership.fence_after = 2s;
+    member.membership.fence_margin = 40ms;
+    member.recovery_timeout = 1s;
+  });
+  wait_for([&] { return a.step > 3; });
+  a.way_in.cut(GetParam());
+  wait_for([&] { return a.has_failed.load(); });
+  a.way_in.restore();
+  a.thread.join();
+  const bool hangs = GetParam() == CutStore::Way::kHangs;
+  EXPECT_FAILS(a.outcome, StatusCode::kTimeout,
+               std::string("it could not join again after it was away: the ") +
+                   (hangs ? "store has not answered" : "test has cut this member off"));
 }
 
 // All members are cut off for longer than their fence. No step is lost that any of them has made.

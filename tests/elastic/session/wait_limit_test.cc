@@ -7,17 +7,14 @@
 #include "ffdl/store.h"
 #include "support/cut_store.h"
 #include "support/patient_membership.h"
-#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/suspended_machine.h"
-#include "support/times.h"
 
 namespace ffdl::elastic {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::CutStore;
-using testing::soon;
 using testing::SuspendedMachine;
 
 SessionOptions options_with(Duration lease, Duration fence_after) {
@@ -34,7 +31,6 @@ class WaitLimitTest : public ::testing::Test {
     options_ = options_with(lease, fence_after);
     ASSERT_OK(life_.join(way_in_, {"a", 0, "a:1"}));
   }
-  WaitLimit begin(Duration limit) { return {machine_, life_, limit}; }
 
   const std::unique_ptr<Store> store_ = open_store("mem://", system_runtime()).value();
   CutStore way_in_{*store_};
@@ -47,47 +43,67 @@ class WaitLimitTest : public ::testing::Test {
 // Each step of the clock is shorter than a lease.
 TEST_F(WaitLimitTest, IsOverAfterItsTime) {
   join(50s, 100s);
-  const WaitLimit limit = begin(60s);
-  machine_.suspend(29s);
+  const WaitLimit limit(life_, 60s);
+  machine_.suspend(20s);
   EXPECT_FALSE(limit.is_over());
-  machine_.suspend(30s);
+  machine_.suspend(20s);
   EXPECT_FALSE(limit.is_over());
-  machine_.suspend(1s);
+  machine_.suspend(20s);
   EXPECT_TRUE(limit.is_over());
-  EXPECT_TRUE(limit.is_over());
+  EXPECT_FALSE(limit.is_over_for(20s));
+  machine_.suspend(20s);
+  EXPECT_TRUE(limit.is_over_for(20s));
 }
 
 TEST_F(WaitLimitTest, AStandstillDoesNotCount) {
-  join(10s, 100s);
-  const WaitLimit limit = begin(15s);
+  join(50s, 100s);
+  const WaitLimit limit(life_, 50s);
   machine_.suspend(1h);
   EXPECT_FALSE(limit.is_over());
-  machine_.suspend(8s);
+  machine_.suspend(25s);
   EXPECT_FALSE(limit.is_over());
-  machine_.suspend(7s);
+  machine_.suspend(25s);
   EXPECT_TRUE(limit.is_over());
 }
 
 TEST_F(WaitLimitTest, AStandstillBeforeTheWaitIsNoneOfIt) {
-  join(10s, 100s);
+  join(50s, 100s);
   machine_.suspend(1h);
-  const WaitLimit limit = begin(8s);
-  machine_.suspend(9s);
+  WaitLimit limit(life_, 20s);
+  machine_.suspend(20s);
   EXPECT_TRUE(limit.is_over());
+  limit.restart();
+  EXPECT_FALSE(limit.is_over());
 }
 
-// The wait goes on in the next life.
-TEST_F(WaitLimitTest, AStandstillOfAnEarlierLifeDoesNotCount) {
-  join(1s, 4s);
-  const WaitLimit limit = begin(30s);
+TEST_F(WaitLimitTest, AVeryLongWaitIsNotOver) {
+  join(50s, 100s);
+  const WaitLimit limit(life_, Duration::max());
+  EXPECT_FALSE(limit.is_over());
+}
+
+// The machine is suspended in the earlier life, and between the two lives, in which both clocks
+// run. The rest of the time counts once.
+TEST_F(WaitLimitTest, GoesOnInTheNextLife) {
+  join(50s, 100s);
+  const WaitLimit limit(life_, 120s);
   way_in_.cut(CutStore::Way::kRefuses);
   machine_.suspend(1h);
-  ASSERT_TRUE(comes_true([&] { return life_.may_come_back(); }));
+  EXPECT_FALSE(limit.is_over());
+  machine_.suspend(40s);
+  EXPECT_FALSE(limit.is_over());
+  machine_.suspend(40s);  // it has asked the store for a lease
+  ASSERT_TRUE(life_.may_come_back());
   way_in_.restore();
-  ASSERT_OK_AND_ASSIGN(auto next, life_.membership().rejoin({}, soon(), [] { return true; }));
+  ASSERT_OK_AND_ASSIGN(auto next, life_.membership().rejoin({}, [] { return true; }));
+  machine_.suspend(1h);
   life_.come_back(std::move(next));
   EXPECT_OK(life_.status());
   EXPECT_FALSE(limit.is_over());
+  machine_.suspend(20s);
+  EXPECT_FALSE(limit.is_over());
+  machine_.suspend(20s);
+  EXPECT_TRUE(limit.is_over());
 }
 
 }  // namespace
