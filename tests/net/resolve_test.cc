@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <future>
 
 #include "net/listener.h"
@@ -72,6 +73,12 @@ TEST(Resolve, AServerListensOnLoopbackOnlyWhereThatWasAskedFor) {
 
 constexpr int kNotPermitted = 77;
 
+int outcome_of(const std::function<int()>& in_a_child) {
+  const pid_t child = testing::fork_child();
+  if (child == 0) _exit(in_a_child());
+  return testing::exit_code(child);
+}
+
 // Replaces a file of the machine, for this process alone.
 bool replace(const char* file, const std::string& by) {
   return mount(by.c_str(), file, nullptr, MS_BIND, nullptr) == 0;
@@ -100,9 +107,7 @@ TEST(Resolve, AnOwnNameThatStandsForLoopbackIsRefusedAndAllOfANameAreFound) {
   const std::string hosts = folder.path() + "/hosts";
   std::ofstream(hosts) << "127.0.0.1 localhost\n127.0.1.1 own.test\n"
                           "127.0.0.2 several.test\n127.0.0.3 several.test\n";
-  const pid_t child = testing::fork_child();
-  if (child == 0) _exit(resolve_own_names(hosts));
-  const int outcome = testing::exit_code(child);
+  const int outcome = outcome_of([&] { return resolve_own_names(hosts); });
   if (outcome == kNotPermitted) GTEST_SKIP() << "a mount namespace needs root";
   EXPECT_EQ(outcome, 0);
 }
@@ -170,9 +175,7 @@ TEST(Resolve, ASlowNameServerHoldsUpNothingElseOnTheLoop) {
   std::ofstream(folder.file("resolv.conf"))
       << "nameserver " << SilentNameServer::kAddress << "\noptions timeout:30 attempts:1\n";
   std::ofstream(folder.file("nsswitch.conf")) << "hosts: files dns\n";
-  const pid_t child = testing::fork_child();
-  if (child == 0) _exit(resolve_while_the_loop_works(folder));
-  const int outcome = testing::exit_code(child);
+  const int outcome = outcome_of([&] { return resolve_while_the_loop_works(folder); });
   if (outcome == kNotPermitted) GTEST_SKIP() << "a mount namespace and port 53 need root";
   EXPECT_EQ(outcome, 0);
 }

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import time
 
+import ffdl
 from elastic_worker import PARTITION, SAMPLES
 
 SOON_S = 120.0
+SECRET = "of this test"
 
 # Whose processes have imported what takes long.
 FORKED = multiprocessing.get_context("forkserver")
@@ -62,6 +64,11 @@ class ForkedProgram:
         return self._process.exitcode
 
 
+def serve_store(folder):
+    """Serves a job's store from this process, which is never stopped."""
+    return ffdl.StoreServer.start(folder=str(folder / "store"), secret=SECRET)
+
+
 class Job:
     """Workers that are started and ended one by one, and what they print."""
 
@@ -86,7 +93,7 @@ class Job:
     def start(self, number):
         told = {
             "FFDL_STORE": f"tcp://{self._folder}/store",
-            "FFDL_STORE_SECRET": "of this test",
+            "FFDL_STORE_SECRET": SECRET,
             "FFDL_JOB": "test",
             "FFDL_WORKER_ID": f"worker-{number}",
             "FFDL_MIN_WORKERS": str(self._min_workers),

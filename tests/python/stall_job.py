@@ -29,11 +29,10 @@ class StallJob:
     def __init__(self, folder, fence_after_s):
         self._folder = folder
         self._end = folder / "end"
-        secret = "of this test"
-        self._server = ffdl.StoreServer.start(folder=str(folder / "store"), secret=secret)
+        self._server = elastic_jobs.serve_store(folder)
         self.job = elastic_jobs.Job(
             folder, WORKER, self._end, folder / "log", fence_after_s,
-            more={"FFDL_STORE": self._server.url(), "FFDL_STORE_SECRET": secret})
+            more={"FFDL_STORE": self._server.url()})
         self.logs = {}  # of the present lives, by number
         self._all_logs = []
 

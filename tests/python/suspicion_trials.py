@@ -19,7 +19,6 @@ import tempfile
 import time
 
 import elastic_jobs
-import ffdl
 from elastic_jobs import records, wait_for
 
 WORKER = pathlib.Path(__file__).with_name("suspicion_worker.py")
@@ -81,10 +80,8 @@ def trial(lease_s, compilers, minutes, stops):
     """Returns the number of worlds without a cause, and the times until a stop was noticed."""
     with tempfile.TemporaryDirectory(prefix="ffdl-suspicion-") as name:
         folder = pathlib.Path(name)
-        secret = "of this trial"
-        server = ffdl.StoreServer.start(folder=str(folder / "store"), secret=secret)
-        more = {"FFDL_STORE": server.url(), "FFDL_STORE_SECRET": secret}
-        with elastic_jobs.Job(folder, WORKER, lease_s, min_workers=1, more=more) as job, \
+        server = elastic_jobs.serve_store(folder)
+        with elastic_jobs.Job(folder, WORKER, lease_s, more={"FFDL_STORE": server.url()}) as job, \
                 Compilers(compilers, folder):
             logs = [job.start(0), job.start(1)]
             wait_for(lambda: is_together(logs), "both train together")
