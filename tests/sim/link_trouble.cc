@@ -91,17 +91,18 @@ void LinkTrouble::act(const Processes& processes) {
   } else {
     return;
   }
-  since_ = now;
-  after_failures_ = have_worlds_failed();
-  for (auto& [life, stall] : stalls_) {
-    stall.since = now;
-    stall.after_failures = after_failures_;
-  }
+  stall_ = begin_stall();
+  for (auto& [life, member] : stalls_) member.stall = stall_;
 }
 
-bool LinkTrouble::have_worlds_failed() const {
+LinkTrouble::Stall LinkTrouble::begin_stall() const {
+  const uint64_t failed = failed_worlds();
+  return {runtime_.elapsed(), failed, failed};
+}
+
+uint64_t LinkTrouble::failed_worlds() const {
   const auto& record = checker_.record();
-  return record && record->generation - record->active_generation >= membership::kFailedWorldsFree;
+  return record ? record->generation - record->active_generation : 0;
 }
 
 // Returns true if the job must make steps. A member of the last active world reaches the store
@@ -118,27 +119,26 @@ bool LinkTrouble::must_go_on(const Processes& processes) const {
 }
 
 void LinkTrouble::measure(const Processes& processes, const MembershipOptions& options) {
-  const Duration now = runtime_.elapsed();
   if (applied_ != checker_.applied_steps() || !must_go_on(processes)) {
     applied_ = checker_.applied_steps();
-    since_ = now;
-    after_failures_ = have_worlds_failed();
+    stall_ = begin_stall();
   }
-  const Duration stall = now - since_;
-  if (!is_beside_isolated(since_)) longest_ = std::max(longest_, stall);
-  if (stall <= longest_permitted(since_, after_failures_, options)) return;
+  stall_.most_failed = std::max(stall_.most_failed, failed_worlds());
+  const Duration time = runtime_.elapsed() - stall_.since;
+  if (!is_beside_isolated(stall_.since)) longest_ = std::max(longest_, time);
+  if (time <= longest_permitted(stall_, options)) return;
   checker_.violation(fmt::format("stall{}: no member applied a step for {} ms; record {}",
-                                 beside(since_), stall / 1ms, encode(*checker_.record())));
+                                 beside(stall_.since), time / 1ms, encode(*checker_.record())));
 }
 
-Duration LinkTrouble::longest_permitted(Duration since, bool after_failures,
+// A world that becomes active ends the count of failed ones before its first step ends the stall.
+Duration LinkTrouble::longest_permitted(const Stall& stall,
                                         const MembershipOptions& options) const {
-  if (!is_beside_isolated(since)) {
-    return after_failures ? stall_after_failures_max(options) : stall_max(options);
+  if (is_beside_isolated(stall.since)) {
+    return stall_beside_isolated_max(options, stall.most_failed > kWorldsMissed + 1);
   }
-  const auto& record = checker_.record();
-  const uint64_t failed = record ? record->generation - record->active_generation : 0;
-  return stall_beside_isolated_max(options, failed > kWorldsMissed + 1);
+  return stall.failed >= membership::kFailedWorldsFree ? stall_after_failures_max(options)
+                                                       : stall_max(options);
 }
 
 std::string LinkTrouble::beside(Duration since) const {
@@ -173,24 +173,25 @@ bool LinkTrouble::is_healthy(const Processes& processes, const Process& process)
 }
 
 void LinkTrouble::measure_members(const Processes& processes, const MembershipOptions& options) {
-  const Duration now = runtime_.elapsed();
   for (const auto& process : processes) {
     const Member* self = process->self();
     if (self == nullptr) continue;
     const auto [found, is_new] = stalls_.try_emplace({self->id, self->incarnation});
-    MemberStall& stall = found->second;
+    MemberStall& one = found->second;
     const uint64_t steps = process->applied_steps();
-    const bool is_still = !is_new && stall.steps == steps;
-    const bool was_healthy = std::exchange(stall.is_healthy, is_healthy(processes, *process));
-    if (!is_still || !was_healthy || !stall.is_healthy) {
-      stall = {now, steps, checker_.applied_steps(), stall.is_healthy, have_worlds_failed()};
+    const bool is_still = !is_new && one.steps == steps;
+    const bool was_healthy = std::exchange(one.is_healthy, is_healthy(processes, *process));
+    if (!is_still || !was_healthy || !one.is_healthy) {
+      one = {begin_stall(), steps, checker_.applied_steps(), one.is_healthy};
     }
-    const Duration time = now - stall.since;
-    if (!is_beside_isolated(stall.since)) longest_of_member_ = std::max(longest_of_member_, time);
-    if (time <= longest_permitted(stall.since, stall.after_failures, options)) continue;
+    one.stall.most_failed = std::max(one.stall.most_failed, failed_worlds());
+    const Duration since = one.stall.since;
+    const Duration time = runtime_.elapsed() - since;
+    if (!is_beside_isolated(since)) longest_of_member_ = std::max(longest_of_member_, time);
+    if (time <= longest_permitted(one.stall, options)) continue;
     checker_.violation(fmt::format(
         "stall of a member{}: '{}' applied no step for {} ms, and all others {} steps; record {}",
-        beside(stall.since), self->id, time / 1ms, checker_.applied_steps() - stall.steps_of_all,
+        beside(since), self->id, time / 1ms, checker_.applied_steps() - one.steps_of_all,
         encode(*checker_.record())));
   }
 }

@@ -75,18 +75,23 @@ class LinkTrouble {
   // Returns true if a stall that began then was beside an isolated member.
   bool is_beside_isolated(Duration since) const { return since < isolated_until_; }
   std::string beside(Duration since) const;
-  Duration longest_permitted(Duration since, bool after_failures,
-                             const MembershipOptions& options) const;
-  // Returns true if the next world waits, since others failed and none was active since.
-  bool have_worlds_failed() const;
+  // The begin of a stall. Worlds that failed since the last active one make the next ones wait.
+  struct Stall {
+    Duration since{};
+    uint64_t failed = 0;       // worlds that had failed then
+    uint64_t most_failed = 0;  // at any measurement since
+  };
+  Stall begin_stall() const;
+  // Returns the number of worlds since the last active one.
+  uint64_t failed_worlds() const;
+  Duration longest_permitted(const Stall& stall, const MembershipOptions& options) const;
 
   // The stall of one member.
   struct MemberStall {
-    Duration since{};
+    Stall stall{};
     uint64_t steps = 0;         // that it had applied
     uint64_t steps_of_all = 0;  // that all members together had applied
     bool is_healthy = false;    // at the last measurement
-    bool after_failures = false;
   };
 
   SimRuntime& runtime_;
@@ -96,8 +101,7 @@ class LinkTrouble {
   Duration member_until_{};  // no member is cut off after it
   std::string isolated_;     // the member that reaches the store alone
   Duration isolated_until_{};
-  Duration since_{};  // begin of the stall
-  bool after_failures_ = false;
+  Stall stall_;              // of the job
   uint64_t applied_ = 0;
   Duration longest_{};
   std::map<std::pair<std::string, uint64_t>, MemberStall> stalls_;  // by id and incarnation

@@ -134,72 +134,75 @@ TEST(Simulate, TheLongestStallsAreMeasured) {
   EXPECT_LE(longest_of_member, LinkTrouble::stall_max(MembershipOptions()));
 }
 
-// Runs the schedules that have found a bug, named by the bug.
+// A schedule that has found a bug, named by the bug.
+struct Found {
+  const char* name;
+  uint64_t seed;
+  Of of = Of::kMembership;
+  bool has_all_trouble = false;
+};
+const Found kFound[] = {
+    {"a new life was held to stand still, as the old one did", 271'109'631'111},
+    {"who had applied steps without samples only did not begin anew with the others",
+     514'545'674'792, Of::kSession},
+    {"a share that was lost in one change of the world was due again after the next",
+     244'123'856'225, Of::kSession},
+    {"who was fenced within a sum of several operations gave to the next of them",
+     618'164'670'061, Of::kSession},
+    {"two that held themselves for the first wrote one manifest under one unfinished name",
+     369'492'012'679, Of::kSession},
+    {"who was the last to leave waited for its checkpoint, and not for whoever came meanwhile",
+     902'926'699'103, Of::kSession},
+    {"who was late to a world that begins from a checkpoint found it damaged, as it was removed",
+     899'999'410'723, Of::kSession},
+    {"the same, while it could not hear of newer worlds", 662'308'293'595, Of::kSession},
+    {"who was in a world that is over, all of whose members were candidates, waited in it", 2,
+     Of::kSession},
+    {"a job that was done formed a world that nothing could use, and did not grow", 2'480,
+     Of::kSession},
+    {"a member found that the last checkpoint never comes; the others waited for it",
+     105'724'922'047, Of::kSession},
+    {"a member waited in the active world for one that had gone on to the next", 508'451'726'122,
+     Of::kSession},
+    {"a newcomer waited for the state of a member that had ended with the job", 912'186'380'466,
+     Of::kSession},
+    {"a member waited in the last world for one that had written its end", 661'753'396'346,
+     Of::kSession},
+    {"a member waited for an author that waited for it in a newer world", 722'251'242'743,
+     Of::kSession},
+    {"the same, with another author", 866'382'188'351, Of::kSession},
+    {"of a job that is done, one that came for the state was taken for stalled", 841'055'527'604,
+     Of::kSession},
+    {"an older report of a failed world hid a newer one", 337'443'853'142, Of::kSession},
+    {"a member in a second lineage was not told that steps of it were stable", 922'744'650'611,
+     Of::kSession},
+    {"the same, of one that loaded the end from a checkpoint", 943'562'253'248, Of::kSession,
+     true},
+    {"an author gave up its written share of the last checkpoint; another waited for it",
+     466'317'750'396, Of::kSession, true},
+    {"a member was left out that had missed another in one world, in place of the isolated one",
+     409'635'451'482, Of::kSession, true},
+    {"a lost member came back before the others looked, and they waited in the old world",
+     757'245'558'301, Of::kSession, true},
+    {"the same, after another change", 682'734'427'539, Of::kSession, true},
+    {"who found no other member for a moment left a world in which one waited for its step",
+     517'680'103'155, Of::kSession, true},
+    {"a member that another world left out before it could report was stalled without end",
+     851'154'882'330, Of::kSession},
+    {"the next world waited for failed ones, though others had followed those for another reason",
+     219'901'262'597, Of::kSession, true},
+    {"the check waited less long than members that could not connect are kept apart",
+     652'600'415'814, Of::kSession},
+    {"the check did not wait for the pauses after worlds that had failed before the stall",
+     276'194'976'014, Of::kSession},
+    {"the check forgot the failed worlds of a stall once the next world was active",
+     31'000'306'956, Of::kSession, true},
+    {"a member died after it took the name of a shard that a manifest had just named",
+     20'050'021'276, Of::kSession, true}};
+
 TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
-  struct Found {
-    const char* name;
-    uint64_t seed;
-    Of of = Of::kMembership;
-    bool has_all_trouble = false;
-  };
-  const Found all[] = {
-      {"a new life was held to stand still, as the old one did", 271'109'631'111},
-      {"who had applied steps without samples only did not begin anew with the others",
-       514'545'674'792, Of::kSession},
-      {"a share that was lost in one change of the world was due again after the next",
-       244'123'856'225, Of::kSession},
-      {"who was fenced within a sum of several operations gave to the next of them",
-       618'164'670'061, Of::kSession},
-      {"two that held themselves for the first wrote one manifest under one unfinished name",
-       369'492'012'679, Of::kSession},
-      {"who was the last to leave waited for its checkpoint, and not for whoever came meanwhile",
-       902'926'699'103, Of::kSession},
-      {"who was late to a world that begins from a checkpoint found it damaged, as it was removed",
-       899'999'410'723, Of::kSession},
-      {"the same, while it could not hear of newer worlds", 662'308'293'595, Of::kSession},
-      {"who was in a world that is over, all of whose members were candidates, waited in it", 2,
-       Of::kSession},
-      {"a job that was done formed a world that nothing could use, and did not grow", 2'480,
-       Of::kSession},
-      {"a member found that the last checkpoint never comes; the others waited for it",
-       105'724'922'047, Of::kSession},
-      {"a member waited in the active world for one that had gone on to the next", 508'451'726'122,
-       Of::kSession},
-      {"a newcomer waited for the state of a member that had ended with the job", 912'186'380'466,
-       Of::kSession},
-      {"a member waited in the last world for one that had written its end", 661'753'396'346,
-       Of::kSession},
-      {"a member waited for an author that waited for it in a newer world", 722'251'242'743,
-       Of::kSession},
-      {"the same, with another author", 866'382'188'351, Of::kSession},
-      {"of a job that is done, one that came for the state was taken for stalled", 841'055'527'604,
-       Of::kSession},
-      {"an older report of a failed world hid a newer one", 337'443'853'142, Of::kSession},
-      {"a member in a second lineage was not told that steps of it were stable", 922'744'650'611,
-       Of::kSession},
-      {"the same, of one that loaded the end from a checkpoint", 943'562'253'248, Of::kSession,
-       true},
-      {"an author gave up its written share of the last checkpoint; another waited for it",
-       466'317'750'396, Of::kSession, true},
-      {"a member was left out that had missed another in one world, in place of the isolated one",
-       409'635'451'482, Of::kSession, true},
-      {"a lost member came back before the others looked, and they waited in the old world",
-       757'245'558'301, Of::kSession, true},
-      {"the same, after another change", 682'734'427'539, Of::kSession, true},
-      {"who found no other member for a moment left a world in which one waited for its step",
-       517'680'103'155, Of::kSession, true},
-      {"a member that another world left out before it could report was stalled without end",
-       851'154'882'330, Of::kSession},
-      {"the next world waited for failed ones, though others had followed those for another reason",
-       219'901'262'597, Of::kSession, true},
-      {"the check waited less long than members that could not connect are kept apart",
-       652'600'415'814, Of::kSession},
-      {"the check did not wait for the pauses after worlds that had failed before the stall",
-       276'194'976'014, Of::kSession},
-      {"a member died after it took the name of a shard that a manifest had just named",
-       20'050'021'276, Of::kSession, true}};
   Stacks stacks;
-  for (const Found& found : all) {
+  for (const Found& found : kFound) {
     const Schedule schedule = {
         .seed = found.seed, .of = found.of, .has_all_trouble = found.has_all_trouble};
     EXPECT_EQ(simulate(schedule, stacks).violation, "") << found.name;
