@@ -66,14 +66,15 @@ class CountingLauncher final : public launch::Launcher {
  public:
   explicit CountingLauncher(launch::Launcher& launcher) : launcher_(launcher) {}
   Result<int64_t> start(const launch::WorkerCommand& command) override {
+    ++running_;  // first: a worker may run before this returns
     auto process = launcher_.start(command);
-    if (process.ok()) ++running_;
+    if (!process.ok()) --running_;
     return process;
   }
   Status stop(std::string_view name, Duration grace) override {
     return launcher_.stop(name, grace);
   }
-  void suspend(const std::function<void()>& meanwhile) override { launcher_.suspend(meanwhile); }
+  void suspend(const Meanwhile& meanwhile) override { launcher_.suspend(meanwhile); }
   std::optional<launch::WorkerExit> poll_exit() override {
     auto exit = launcher_.poll_exit();
     if (exit) --running_;
@@ -137,12 +138,11 @@ bool accepts_errors() {
 
 // Stops this process and its workers. The terminal stops only this one, as each worker is in a
 // process group of its own.
-void stop_with_workers(CountingLauncher& launcher) {
+void stop_with_workers(launch::Launcher& launcher) {
   Duration stood{};
-  launcher.suspend([&] {
+  launcher.suspend([&](size_t workers) {
     if (accepts_errors()) {
-      print(stderr, "ffdl: stopped, with {} workers; continue with 'fg' or SIGCONT\n",
-            launcher.running());
+      print(stderr, "ffdl: stopped, with {} workers; continue with 'fg' or SIGCONT\n", workers);
     }
     stood = stand_still();
   });

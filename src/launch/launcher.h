@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,10 +50,11 @@ class FFDL_API Launcher {
   // Asks a process to end by SIGTERM. After `grace` kills it and all that it has started by
   // SIGKILL; at once if `grace` is zero. Does not wait for its end. Errors: kNotFound (none runs).
   virtual Status stop(std::string_view name, Duration grace) = 0;
-  // Stops all processes by SIGSTOP with those that they have started, calls `meanwhile`, and lets
-  // them go on by SIGCONT. Until then no process starts, and no period of grace passes.
-  // `meanwhile` must not call the launcher.
-  virtual void suspend(const std::function<void()>& meanwhile) = 0;
+  // Stops all processes by SIGSTOP with those that they have started, calls `meanwhile` with their
+  // number, and lets them go on by SIGCONT. Until then no process starts, and no period of grace
+  // passes. `meanwhile` must not call the launcher.
+  using Meanwhile = std::function<void(size_t processes)>;
+  virtual void suspend(const Meanwhile& meanwhile) = 0;
   // Returns the next exit that was not returned yet. None: wait for the event that announces them.
   virtual std::optional<WorkerExit> poll_exit() = 0;
 };

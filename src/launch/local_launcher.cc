@@ -79,12 +79,12 @@ class LocalLauncher final : public Launcher {
     return {};
   }
 
-  void suspend(const std::function<void()>& meanwhile) override {
+  void suspend(const Meanwhile& meanwhile) override {
     const base::MutexLock no_start(start_mutex_);
     const base::MutexLock lock(mutex_);
     const Time begin = system_runtime().now();
     for (const auto& [name, worker] : workers_) ::kill(-worker.process, SIGSTOP);
-    meanwhile();
+    meanwhile(workers_.size());
     for (const auto& [name, worker] : workers_) ::kill(-worker.process, SIGCONT);
     move_deadlines(system_runtime().now() - begin);
   }

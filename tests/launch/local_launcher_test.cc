@@ -123,7 +123,8 @@ TEST_F(LocalLauncherTest, SuspendStopsAllAndLetsThemGoOn) {
   ASSERT_OK_AND_ASSIGN(const int64_t b,
                        launcher_->start(shell("b", "until [ -e go ]; do sleep 0.01; done")));
   const pid_t child = std::stoi(wait_for_text(folder_.file("child")));
-  launcher_->suspend([&] {
+  launcher_->suspend([&](size_t processes) {
+    EXPECT_EQ(processes, 2U);
     for (const int64_t process : {a, b, int64_t{child}}) {
       EXPECT_TRUE(comes_true([&] { return testing::is_stopped(static_cast<pid_t>(process)); }));
     }
@@ -136,7 +137,8 @@ TEST_F(LocalLauncherTest, SuspendStopsAllAndLetsThemGoOn) {
 
 TEST_F(LocalLauncherTest, NoWorkerStartsWhileItIsSuspended) {
   std::unique_ptr<Task> asks;
-  launcher_->suspend([&] {
+  launcher_->suspend([&](size_t processes) {
+    EXPECT_EQ(processes, 0U);
     asks = system_runtime().spawn("asks", [&](const StopToken&) {
       EXPECT_OK(launcher_->start(shell("w", "echo up >flag")));
     });
@@ -157,7 +159,7 @@ TEST_F(LocalLauncherTest, GraceDoesNotPassWhileItIsSuspended) {
   EXPECT_EQ(wait_for_text(folder_.file("flag")), "ready");
   ASSERT_OK(launcher_->stop("w", 5s));
   EXPECT_EQ(wait_for_text(folder_.file("asked")), "yes");
-  launcher_->suspend([&] { pause_for(6s); });
+  launcher_->suspend([](size_t /*processes*/) { pause_for(6s); });
   folder_.write("go", "");
   EXPECT_EQ(next_exit().exit_code, 5);
 }

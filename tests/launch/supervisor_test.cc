@@ -324,7 +324,7 @@ class StrangeLauncher final : public Launcher {
     return 1;
   }
   Status stop(std::string_view /*name*/, Duration /*grace*/) override { return {}; }
-  void suspend(const std::function<void()>& meanwhile) override { meanwhile(); }
+  void suspend(const Meanwhile& meanwhile) override { meanwhile(0); }
   std::optional<WorkerExit> poll_exit() override {
     if (exits_.empty()) return std::nullopt;
     WorkerExit first = std::move(exits_.front());
