@@ -93,7 +93,7 @@ void Checker::check_active(uint64_t generation) {
   if (base == bases_.end()) return;  // checked when the base is known
   const Steps& steps = base->second.steps;
   const bool is_first = last_active_.insert_or_assign(record_->lineage, generation).second;
-  if (is_first && steps != beginning_of(generation)) {
+  if (is_first && steps != beginning_of(generation).steps) {
     violation(fmt::format("I11: lineage {} begins with another state than the newest",
                           record_->lineage));
   }
@@ -112,13 +112,14 @@ void Checker::check_stable_steps(uint64_t generation, const Steps& base) {
   const auto it = last_active_.lower_bound(record_->lineage);
   if (it == last_active_.begin() || record_->recovery != Recovery::kForward) return;
   const Steps& stable = stable_[std::prev(it)->first];
+  const uint64_t lineage_of_base = beginning_of(generation).label.lineage;
   const auto common = [&](const Steps& steps) {
     return std::ranges::mismatch(steps, stable).in1 - steps.begin();
   };
   for (const auto& [label, held] : all_held_[generation]) {
     // A step that was applied by some members only may be lost. A state of an earlier lineage than
     // the base's may have more steps.
-    const bool is_of_base = label.lineage == held_[generation].label.lineage;
+    const bool is_of_base = label.lineage == lineage_of_base;
     if (is_of_base && is_prefix(base, held) && held.size() > base.size() + 1) {
       violation(fmt::format("I11: lineage {} begins before a state that a member holds",
                             record_->lineage));
@@ -130,15 +131,15 @@ void Checker::check_stable_steps(uint64_t generation, const Steps& base) {
 }
 
 // Consistent recovery goes back to checkpoints alone.
-Steps Checker::beginning_of(uint64_t generation) const {
+Checker::Held Checker::beginning_of(uint64_t generation) const {
   const auto& checkpoint = record_->restart_base;
   const auto held = held_.find(generation);
   const bool is_forward = record_->recovery == Recovery::kForward;
   if (is_forward && held != held_.end()) {
-    const StateLabel& label = held->second.label;
-    if (!checkpoint || label >= checkpoint->label()) return held->second.steps;
+    if (!checkpoint || held->second.label >= checkpoint->label()) return held->second;
   }
-  return checkpoint ? saved_.at(checkpoint->manifest).steps : Steps();
+  if (!checkpoint) return {};
+  return {checkpoint->label(), saved_.at(checkpoint->manifest).steps};
 }
 
 void Checker::on_held(uint64_t generation, const StateLabel& label, const Steps& steps) {

@@ -111,7 +111,7 @@ class Checker {
     std::vector<uint64_t> steps{};
   };
   // Returns the state from which a lineage must begin in that world.
-  std::vector<uint64_t> beginning_of(uint64_t generation) const;
+  Held beginning_of(uint64_t generation) const;
 
   std::map<uint64_t, State> bases_;
   std::map<uint64_t, Held> held_;                                 // the newest, by generation

@@ -197,6 +197,8 @@ const Found kFound[] = {
      276'194'976'014, Of::kSession},
     {"the check forgot the failed worlds of a stall once the next world was active",
      31'000'306'956, Of::kSession, true},
+    {"the check took a checkpoint of a newer lineage for one of the newest state that is held",
+     31'002'911'511},
     {"a member died after it took the name of a shard that a manifest had just named",
      20'050'021'276, Of::kSession, true}};
 
