@@ -123,12 +123,19 @@ void LinkTrouble::measure(const Processes& processes, const MembershipOptions& o
     applied_ = checker_.applied_steps();
     stall_ = begin_stall();
   }
-  stall_.most_failed = std::max(stall_.most_failed, failed_worlds());
-  const Duration time = runtime_.elapsed() - stall_.since;
-  if (!is_beside_isolated(stall_.since)) longest_ = std::max(longest_, time);
-  if (time <= longest_permitted(stall_, options)) return;
+  const auto time = beyond_bound(stall_, longest_, options);
+  if (!time) return;
   checker_.violation(fmt::format("stall{}: no member applied a step for {} ms; record {}",
-                                 beside(stall_.since), time / 1ms, encode(*checker_.record())));
+                                 beside(stall_.since), *time / 1ms, encode(*checker_.record())));
+}
+
+std::optional<Duration> LinkTrouble::beyond_bound(Stall& stall, Duration& longest,
+                                                  const MembershipOptions& options) const {
+  stall.most_failed = std::max(stall.most_failed, failed_worlds());
+  const Duration time = runtime_.elapsed() - stall.since;
+  if (!is_beside_isolated(stall.since)) longest = std::max(longest, time);
+  if (time <= longest_permitted(stall, options)) return std::nullopt;
+  return time;
 }
 
 // A world that becomes active ends the count of failed ones before its first step ends the stall.
@@ -184,14 +191,11 @@ void LinkTrouble::measure_members(const Processes& processes, const MembershipOp
     if (!is_still || !was_healthy || !one.is_healthy) {
       one = {begin_stall(), steps, checker_.applied_steps(), one.is_healthy};
     }
-    one.stall.most_failed = std::max(one.stall.most_failed, failed_worlds());
-    const Duration since = one.stall.since;
-    const Duration time = runtime_.elapsed() - since;
-    if (!is_beside_isolated(since)) longest_of_member_ = std::max(longest_of_member_, time);
-    if (time <= longest_permitted(one.stall, options)) continue;
+    const auto time = beyond_bound(one.stall, longest_of_member_, options);
+    if (!time) continue;
     checker_.violation(fmt::format(
         "stall of a member{}: '{}' applied no step for {} ms, and all others {} steps; record {}",
-        beside(since), self->id, time / 1ms, checker_.applied_steps() - one.steps_of_all,
+        beside(one.stall.since), self->id, *time / 1ms, checker_.applied_steps() - one.steps_of_all,
         encode(*checker_.record())));
   }
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,6 +86,9 @@ class LinkTrouble {
   // Returns the number of worlds since the last active one.
   uint64_t failed_worlds() const;
   Duration longest_permitted(const Stall& stall, const MembershipOptions& options) const;
+  // Measures a stall. Returns its time if that is not permitted.
+  std::optional<Duration> beyond_bound(Stall& stall, Duration& longest,
+                                       const MembershipOptions& options) const;
 
   // The stall of one member.
   struct MemberStall {

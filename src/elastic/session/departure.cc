@@ -64,10 +64,9 @@ Status Departure::complete() {
 
 // Other members may have joined while the share was written.
 Result<bool> Departure::leave(uint64_t generation) {
-  const WaitLimit limit = begin_wait();
   if (checkpoints_ != nullptr) {
     FFDL_RETURN_IF_ERROR(
-        wait_for_checkpoint(limit, [this] { return checkpoints_->is_written(); }));
+        wait_for_checkpoint(begin_wait(), [this] { return checkpoints_->is_written(); }));
   }
   return leave_or_be_needed(generation);
 }
@@ -83,7 +82,6 @@ Result<bool> Departure::leave_or_be_needed(uint64_t generation) {
       life_.record_left();
       return true;
     }
-    const bool is_over = limit.is_over();
     if (membership.has_ended_by_leaving()) {
       if (!telling) telling.emplace(life_, options_.membership.fence_after);
       const bool may_pass =
@@ -96,7 +94,7 @@ Result<bool> Departure::leave_or_be_needed(uint64_t generation) {
       life_.record_left();
       return true;
     }
-    if (left.code() != StatusCode::kTimeout || is_over) return left;
+    if (left.code() != StatusCode::kTimeout || limit.is_over()) return left;
     const World next = membership.world();
     if (next.generation > generation && next.rank >= 0) return false;
   }

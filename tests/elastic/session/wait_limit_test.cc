@@ -32,6 +32,12 @@ class WaitLimitTest : public ::testing::Test {
     ASSERT_OK(life_.join(way_in_, {"a", 0, "a:1"}));
   }
 
+  // Returns whether the wait is over once the clock shows so much more.
+  bool is_over_after(Duration time, const WaitLimit& limit) {
+    machine_.suspend(time);
+    return limit.is_over();
+  }
+
   const std::unique_ptr<Store> store_ = open_store("mem://", system_runtime()).value();
   CutStore way_in_{*store_};
   SuspendedMachine machine_;
@@ -44,12 +50,9 @@ class WaitLimitTest : public ::testing::Test {
 TEST_F(WaitLimitTest, IsOverAfterItsTime) {
   join(50s, 100s);
   const WaitLimit limit(life_, 60s);
-  machine_.suspend(20s);
-  EXPECT_FALSE(limit.is_over());
-  machine_.suspend(20s);
-  EXPECT_FALSE(limit.is_over());
-  machine_.suspend(20s);
-  EXPECT_TRUE(limit.is_over());
+  EXPECT_FALSE(is_over_after(20s, limit));
+  EXPECT_FALSE(is_over_after(20s, limit));
+  EXPECT_TRUE(is_over_after(20s, limit));
   EXPECT_FALSE(limit.is_over_for(20s));
   machine_.suspend(20s);
   EXPECT_TRUE(limit.is_over_for(20s));
@@ -58,20 +61,16 @@ TEST_F(WaitLimitTest, IsOverAfterItsTime) {
 TEST_F(WaitLimitTest, AStandstillDoesNotCount) {
   join(50s, 100s);
   const WaitLimit limit(life_, 50s);
-  machine_.suspend(1h);
-  EXPECT_FALSE(limit.is_over());
-  machine_.suspend(25s);
-  EXPECT_FALSE(limit.is_over());
-  machine_.suspend(25s);
-  EXPECT_TRUE(limit.is_over());
+  EXPECT_FALSE(is_over_after(1h, limit));
+  EXPECT_FALSE(is_over_after(25s, limit));
+  EXPECT_TRUE(is_over_after(25s, limit));
 }
 
 TEST_F(WaitLimitTest, AStandstillBeforeTheWaitIsNoneOfIt) {
   join(50s, 100s);
   machine_.suspend(1h);
   WaitLimit limit(life_, 20s);
-  machine_.suspend(20s);
-  EXPECT_TRUE(limit.is_over());
+  EXPECT_TRUE(is_over_after(20s, limit));
   limit.restart();
   EXPECT_FALSE(limit.is_over());
 }
@@ -88,10 +87,8 @@ TEST_F(WaitLimitTest, GoesOnInTheNextLife) {
   join(50s, 100s);
   const WaitLimit limit(life_, 120s);
   way_in_.cut(CutStore::Way::kRefuses);
-  machine_.suspend(1h);
-  EXPECT_FALSE(limit.is_over());
-  machine_.suspend(40s);
-  EXPECT_FALSE(limit.is_over());
+  EXPECT_FALSE(is_over_after(1h, limit));
+  EXPECT_FALSE(is_over_after(40s, limit));
   machine_.suspend(40s);  // it has asked the store for a lease
   ASSERT_TRUE(life_.may_come_back());
   way_in_.restore();
@@ -100,10 +97,8 @@ TEST_F(WaitLimitTest, GoesOnInTheNextLife) {
   life_.come_back(std::move(next));
   EXPECT_OK(life_.status());
   EXPECT_FALSE(limit.is_over());
-  machine_.suspend(20s);
-  EXPECT_FALSE(limit.is_over());
-  machine_.suspend(20s);
-  EXPECT_TRUE(limit.is_over());
+  EXPECT_FALSE(is_over_after(20s, limit));
+  EXPECT_TRUE(is_over_after(20s, limit));
 }
 
 }  // namespace
