@@ -27,6 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINES_MAX = 40  # of the table: a reader of the last lines sees all of it
+SKIPPED_MAX = 8  # that the table names
 SAID_MAX = 6    # lines of the table about what one failed test said
 BUILD_ERROR = re.compile(r"\berror: |undefined reference to ")  # of compilers and linkers
 # Runs its argument. If this program dies, by whatever signal, its end of the pipe closes, and a watcher
@@ -174,6 +175,11 @@ class Outcome:
     ends_all: bool = False
     code: int | None = None  # None if it was ended
 
+    def skipped(self):
+        """What was skipped, with the reason if it is known, and how often."""
+        return [f"{what} ({count})" if count > 1 else what
+                for what, count in self.reader.skipped.items()]
+
 
 def end_group(process):
     """Ends the process with all that it started and that stayed in its group."""
@@ -305,12 +311,13 @@ def failure_lines(parts, said_max=None):
 
 def table(outcomes, seconds):
     """The lines at the end of the run; the failures are cut where there are too many."""
-    steps, failures, again = [], [], []
+    steps, failures, again, skipped = [], [], [], []
     for outcome in outcomes:
         steps.append(f"{outcome.step.name:10} {outcome.verdict:10} {outcome.seconds:5.0f} s  "
                      f"{outcome.why}".rstrip())
         for program in outcome.reader.tried_again():
             again.append(f"  {program.name}: {program.tries} tries")
+        skipped += [f"  {outcome.step.name}: {what}"[:200] for what in outcome.skipped()]
         if outcome.verdict == "FAILED":
             failures += parts_of_failure(outcome.step, list(failed_tests(outcome)),
                                          outcome.last_lines)
@@ -318,6 +325,10 @@ def table(outcomes, seconds):
     lines = ["", "=== summary", *steps]
     if again:
         lines += ["tests that were tried again:", *again[:5]]
+    if skipped:
+        lines += ["skipped, and why:", *skipped[:SKIPPED_MAX]]
+        if len(skipped) > SKIPPED_MAX:
+            lines.append(f"  and {len(skipped) - SKIPPED_MAX} more: build/log/gate-STEP.log")
     room = LINES_MAX - len(lines) - 3
     if failures:
         lines.append("failed tests, and the commands that repeat them:")

@@ -78,6 +78,14 @@ class GateTest(unittest.TestCase):
         self.assertIn("late: 2 tries", end)
         self.assertNotIn("failed tests", end)
 
+    def test_what_was_skipped_is_named_with_the_reason(self):
+        many = "; ".join(f"echo 'skipped: Hosts.Number{number}: no root'" for number in range(9))
+        code, end = self.run_gate([("tests", f"echo 'SKIPPED [2] tests/x.py:7: no torch'; {many}", {})])
+        self.assertEqual(code, 0)
+        self.assertIn("skipped, and why:\n  tests: tests/x.py: no torch (2)\n"
+                      "  tests: Hosts.Number0: no root\n", end)
+        self.assertIn("  and 2 more: build/log/gate-STEP.log\n", end)
+
     def test_a_failure_is_not_forgotten_when_another_run_of_ctest_passes(self):
         (self.folder / "CTestTestfile.cmake").write_text(
             f'add_test(first sh -c "test -e {self.folder}/tried || {{ touch {self.folder}/tried; exit 1; }}")')
