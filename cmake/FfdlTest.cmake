@@ -25,9 +25,9 @@ endfunction()
 
 # ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS] [HALVES]): one GoogleTest
 # program, one ctest entry. With HALVES it has two entries, NAME and NAME_2, each with half of its tests. ctest counts
-# thirds of a core; two cores have six. A test takes two, or one if it mostly WAITS. The label plain is for tests that
-# add nothing under ASan, full for those that only ./dev test --full runs, timing for those that compare times: they run
-# alone, at the end, and may be tried again. What must be exact is never tried again.
+# thirds of a core; two cores have six. A test takes two, or one if it mostly WAITS. The label full is for tests that
+# only ./dev test --full runs, timing for those that compare times: they run alone, at the end, and may be tried again.
+# What must be exact is never tried again.
 function(ffdl_test name)
   cmake_parse_arguments(arg "WAITS;HALVES" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -63,11 +63,6 @@ function(ffdl_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  if(FFDL_SANITIZE MATCHES "thread")
-    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
-  elseif(FFDL_SANITIZE)
-    math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
-  endif()
   set_tests_properties(${tests} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2)
   if(arg_WAITS)
     set_tests_properties(${tests} PROPERTIES PROCESSORS 1 COST 50)  # a higher cost starts earlier
@@ -78,4 +73,22 @@ endfunction()
 function(ffdl_timing_test name program filter)
   add_test(NAME ${name} COMMAND ${program} "--gtest_filter=${filter}")
   set_tests_properties(${name} PROPERTIES LABELS timing TIMEOUT 300 RUN_SERIAL TRUE ENVIRONMENT FFDL_TEST_TIMES=1)
+endfunction()
+
+# To be called at the end of a folder: under a sanitizer its tests have more time.
+function(ffdl_stretch_timeouts)
+  set(factor 3)
+  if(FFDL_SANITIZE MATCHES "thread")
+    set(factor 5)
+  elseif(NOT FFDL_SANITIZE)
+    return()
+  endif()
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  foreach(test IN LISTS tests)
+    get_property(timeout TEST ${test} PROPERTY TIMEOUT)
+    if(timeout)
+      math(EXPR timeout "${factor} * ${timeout}")
+      set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout})
+    endif()
+  endforeach()
 endfunction()

@@ -175,7 +175,9 @@ ffdl_test(pair_kill_test LABELS fault full TIMEOUT 600 WAITS SOURCES fault/pair_
 ffdl_test(ps_fault_test LABELS fault SOURCES fault/full_shm_test.cc fault/huge_shm_test.cc fault/ps_stop_test.cc)
 set_tests_properties(ps_fault_test PROPERTIES ENVIRONMENT "GTEST_FILTER=-StoppedServer.*GoOnAsBefore")
 ffdl_timing_test(ps_stop_timing ps_fault_test "StoppedServer.*GoOnAsBefore")
-ffdl_test(fold_instructions_test LABELS fault plain TIMEOUT 600 SOURCES fault/fold_instructions_test.cc)
+if(NOT FFDL_SANITIZE)  # it executes one instruction at a time
+  ffdl_test(fold_instructions_test LABELS fault TIMEOUT 600 SOURCES fault/fold_instructions_test.cc)
+endif()
 # They search for segments left behind by any process, or kill one that would have unlinked them.
 set(kill_members join_kill_test pair_kill_test session_kill_small session_kill_consistent session_kill_buckets
   end_kill_small comm_kill_shm comm_kill_tcp comm_kill_tls)
