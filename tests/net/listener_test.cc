@@ -82,7 +82,7 @@ TEST(Listener, WaitsForADescriptor) {
   auto done = accepted.get_future();
   EXPECT_EQ(done.wait_for(50ms), std::future_status::timeout);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  EXPECT_EQ(done.wait_for(20s), std::future_status::ready);
+  EXPECT_EQ(done.wait_for(60s), std::future_status::ready);
   loop->stop();
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;

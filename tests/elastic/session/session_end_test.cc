@@ -64,7 +64,7 @@ TEST(SessionEnd, AMemberKeepsItsLastStateThoughTheJobBeginsAgain) {
   SmallModel model(100);
   SessionOptions options;
   options.self = self;
-  options.membership.lease = 2s;
+  options.membership.lease = 10s;
   options.membership.fence_after = 20s;
   options.connect = connect_first_worlds;
   ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store));

@@ -333,7 +333,7 @@ TEST(Learner, FlushBetweenSlotAndPushKeepsTheGradient) {
   const std::vector<float> bad(kPushed, std::nanf(""));
   ASSERT_OK(learner->push(ones, {.begin = 0, .end = 1}));  // published
   ASSERT_OK(learner->push(bad, {.begin = 1, .end = 2}));   // skipped, waits
-  ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(1s)));
+  ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(60s)));
   fill(slot, 3);
   ASSERT_OK(server->start());
   ASSERT_OK(learner->flush(deadline_in(60s)));

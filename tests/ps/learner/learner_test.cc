@@ -45,7 +45,7 @@ TEST(LearnerApi, GradientInPlaceIsNotCopied) {
   options.parameters = 64;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s)));
-  ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(1s)));
+  ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(60s)));
   std::fill(slot.begin(), slot.end(), 1.0F);
   ASSERT_OK(learner->push(Gradient::slot(), {.begin = 0, .end = 1}));
   slot[5] = 9.0F;  // breaks the rules, and shows that the server reads this very memory
