@@ -59,9 +59,11 @@ class ChecksTest(unittest.TestCase):
         before, _, end = done.stdout.partition("=== checks of commit")
         return done.returncode, end or before
 
+    def results_file(self):
+        return self.tree / "build" / "checks" / f"{self.git('rev-parse', 'HEAD')}.json"
+
     def results(self):
-        return json.loads((self.tree / "build" / "checks" /
-                           f"{self.git('rev-parse', 'HEAD')}.json").read_text())
+        return json.loads(self.results_file().read_text())
 
     def noted(self, name, then="true"):
         """A command that writes its name down, then does the rest."""
@@ -268,6 +270,18 @@ set_tests_properties(gpu_test PROPERTIES SKIP_RETURN_CODE 77)
              "said": ["3 is not 2"]}])
         self.assertEqual(record["skipped"], ["the tests under Python 3.13",
                                              "tests/python/test_x.py: no PyTorch (3)", "gpu_test"])
+
+    def test_the_page_has_a_row_for_each_step_and_what_did_not_pass(self):
+        self.run_checks([("tests", "echo 'skipped: Hosts.Loss: no root'", {}),
+                         ("rules", "echo 'a tab'; exit 2", {})])
+        page = self.folder / "checks.md"
+        subprocess.run([sys.executable, str(CHECKS.with_name("publish_checks.py")),
+                        str(self.results_file()), str(page)], check=True)
+        text = page.read_text()
+        self.assertIn(f"Commit: {self.git('rev-parse', 'HEAD')[:8]}.", text)
+        self.assertRegex(text, r"\| tests \| `echo .*` \| passed \| 0 s \| 20\d\d-")
+        self.assertRegex(text, r"\| rules \| `.*` \| FAILED, ended with 2 \|")
+        self.assertIn("- tests: skipped: Hosts.Loss: no root\n", text)
 
     def test_a_step_without_tests_has_its_last_lines(self):
         code, end = self.run_checks([("rules", "echo 'a.h:3: a tab'; exit 2", {})])
