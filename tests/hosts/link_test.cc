@@ -29,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr uint16_t kDatagramPort = 4242;
 constexpr uint16_t kStreamPort = 4243;
 constexpr uint64_t kStreamBytes = 8 << 20;
+constexpr auto kAllHaveCome = 3000ms;  // after the last answer, on a busy machine
 
 sockaddr_in at_port(const std::string& address, uint16_t port) {
   sockaddr_in made{};
@@ -128,8 +129,8 @@ class LinkTest : public ::testing::Test {
   }
 
   // Sends that many datagrams to a host that counts them. Returns the number of answers until all
-  // have come, or none for a while.
-  int64_t answers(int from, int to, int count) {
+  // have come, or none for that time.
+  int64_t answers(int from, int to, int count, std::chrono::milliseconds patience = 500ms) {
     counts_.answered = 0;
     const pid_t sender = hosts_->start(from, [&] {
       const int fd = datagram_socket();
@@ -145,7 +146,7 @@ class LinkTest : public ::testing::Test {
         sendto(fd, "?", 1, 0, as_address(target), sizeof target);
         if (i % 50 == 49) receive_for(1);
       }
-      receive_for(500);
+      receive_for(static_cast<int>(patience.count()));
       return 0;
     });
     EXPECT_EQ(exit_code_of(sender), 0);
@@ -235,7 +236,10 @@ class LinkTest : public ::testing::Test {
   std::unique_ptr<Hosts> hosts_;
 };
 
-TEST_F(LinkTest, EachPacketIsDelayedOnceInEachDirection) {
+// Their bounds are of a machine that is not too busy.
+using LinkTimes = LinkTest;
+
+TEST_F(LinkTimes, EachPacketIsDelayedOnceInEachDirection) {
   make(2, {.delay = 25ms});
   count_at(1);
   const auto both = round_trip(0, 1);
@@ -255,7 +259,7 @@ TEST_F(LinkTest, LosesItsShareInOneDirection) {
   ASSERT_TRUE(greet(0, 1));
   ASSERT_TRUE(hosts_->set_link(0, {.delay = 1ms, .loss = 0.2}, {}));
   const int64_t before = counts_.received;
-  const int64_t answered = answers(0, 1, kSent);
+  const int64_t answered = answers(0, 1, kSent, kAllHaveCome);
   const int64_t received = counts_.received - before;
   EXPECT_NEAR(static_cast<double>(received), 0.8 * kSent, 5 * 25.3);
   EXPECT_EQ(answered, received) << "the other direction loses nothing";
@@ -267,15 +271,16 @@ TEST_F(LinkTest, LosesTwiceWhereBothDirectionsLose) {
   count_at(1);
   ASSERT_TRUE(greet(0, 1));
   for (int host = 0; host < 2; ++host) ASSERT_TRUE(hosts_->set_link(host, {.loss = 0.2}, {}));
-  EXPECT_NEAR(static_cast<double>(answers(0, 1, kSent)), 0.64 * kSent, 5 * 30.4);
+  const int64_t answered = answers(0, 1, kSent, kAllHaveCome);
+  EXPECT_NEAR(static_cast<double>(answered), 0.64 * kSent, 5 * 30.4);
 }
 
-TEST_F(LinkTest, EmulatedRateLimitsAStream) {
+TEST_F(LinkTimes, EmulatedRateLimitsAStream) {
   make(2, {.delay = 1ms, .rate = 50e6});
   expect_rate(50e6);
 }
 
-TEST_F(LinkTest, KernelsRateLimitsAStream) {
+TEST_F(LinkTimes, KernelsRateLimitsAStream) {
   make(2, {.rate = 50e6});
   expect_rate(50e6);
 }
@@ -359,7 +364,7 @@ TEST_P(EitherLinkTest, ADeadHostIsSilent) {
 }
 
 // `./dev bench hosts` reports the figure.
-TEST_F(LinkTest, EmulatorCarriesMoreThanTheLinksOfTheTests) {
+TEST_F(LinkTimes, EmulatorCarriesMoreThanTheLinksOfTheTests) {
   make(2, {.delay = 100us});
   double rate = 0;
   for (int attempt = 0; attempt < 5 && rate <= 200e6; ++attempt) rate = stream_rate(0, 1);

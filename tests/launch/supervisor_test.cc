@@ -154,7 +154,9 @@ TEST_F(SupervisorTest, TakesTheWorkersOfAFreeNode) {
 
 TEST_F(SupervisorTest, WhoFailsIsStartedAgainSoOften) {
   options_.max_restarts = 2;
-  run_shell("echo life $TORCHELASTIC_RESTART_COUNT; [ $RANK = 0 ] || exit 4");
+  // The other one fails when the first has begun.
+  run_shell("echo life $TORCHELASTIC_RESTART_COUNT; [ $RANK = 0 ] && exit; until [ -s " +
+            folder_.file("worker-0.log") + " ]; do sleep 0.01; done; exit 4");
   options_.min_workers = 2;
   Node node(*store_, options_);
   EXPECT_FAILS(node.outcome(), StatusCode::kExhausted, "1 of 2 workers failed");

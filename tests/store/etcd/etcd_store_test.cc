@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "store/etcd/http.h"
+#include "store/failing_call.h"
 #include "support/etcd_server.h"
 #include "support/open_hurried.h"
 #include "support/scripted_server.h"
@@ -261,8 +262,11 @@ TEST(EtcdStore, OpensNothingThatIsNoEtcd) {
       peer.answer(one.version, one.status);
       return true;
     });
-    EXPECT_FAILS(open_store(server.url(), system_runtime(), {.operation_timeout = 1s}), one.code,
-                 one.says);
+    expect_call_fails(
+        [&] {
+          return open_store(server.url(), system_runtime(), {.operation_timeout = 1s}).status();
+        },
+        one.code, one.says);
   }
   EXPECT_FAILS(open_store("etcd://127.0.0.1:1", system_runtime(), {.operation_timeout = 50ms}),
                StatusCode::kUnavailable, "did not answer for 50 ms");

@@ -14,6 +14,7 @@
 #include "ffdl/store.h"
 #include "net/challenge.h"
 #include "net/listener.h"
+#include "store/failing_call.h"
 #include "store/tcp/folder_secret.h"
 #include "store/tcp/server_folder.h"
 #include "support/low_limit.h"
@@ -97,7 +98,8 @@ TEST_F(TcpLinkTest, WhoHasAnotherSecretDoesNotServe) {
   ASSERT_OK_AND_ASSIGN(auto second, open(options));
   options.secret = "t";
   options.operation_timeout = 2s;  // the folder might name another server meanwhile
-  EXPECT_FAILS(open(options), StatusCode::kInvalidArgument, "another secret");
+  expect_call_fails([&] { return open(options).status(); }, StatusCode::kInvalidArgument,
+                    "another secret");
   options.operation_timeout = 1h;
   first.reset();
   EXPECT_OK(second->put("k", "v"));
@@ -319,8 +321,8 @@ TEST_F(TcpLinkTest, AnotherProgramAtTheAddressIsNoStore) {
   TcpLink::Options options;
   options.address = listener->address();
   options.operation_timeout = 2s;
-  EXPECT_FAILS(TcpLink::open(options, system_runtime()), StatusCode::kUnavailable,
-               "the server there is not a store of ffdl");
+  expect_call_fails([&] { return TcpLink::open(options, system_runtime()).status(); },
+                    StatusCode::kUnavailable, "the server there is not a store of ffdl");
   loop->stop();
 }
 

@@ -23,6 +23,7 @@
 #include "support/forwarding_runtime.h"
 #include "support/low_limit.h"
 #include "support/sanitized.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -199,18 +200,21 @@ TEST_F(ServerTest, AFloodOfAnotherUserKeepsNoMemberOut) {
 TEST_F(ServerTest, TheOldestOfThoseThatProvedNothingGoesFirst) {
   RawPeer member(server_->address());
   member.get_ready();
-  ::testing::internal::CaptureStderr();
-  RawPeer oldest(server_->address());
-  std::vector<std::unique_ptr<RawPeer>> others;
-  for (size_t i = 0; i < net::unproved_max(); ++i) {
-    others.push_back(std::make_unique<RawPeer>(server_->address()));
-    ASSERT_TRUE(others.back()->connected()) << i;
-  }
-  EXPECT_TRUE(oldest.closed_by_server());
+  std::string log;
+  // On a busy machine the deadline of a handshake may pass first. Then they come again.
+  EXPECT_TRUE(comes_true([&] {
+    ::testing::internal::CaptureStderr();
+    RawPeer oldest(server_->address());
+    std::vector<std::unique_ptr<RawPeer>> others;
+    for (size_t i = 0; i < net::unproved_max(); ++i) {
+      others.push_back(std::make_unique<RawPeer>(server_->address()));
+      EXPECT_TRUE(others.back()->connected()) << i;
+    }
+    EXPECT_TRUE(oldest.closed_by_server());
+    log = ::testing::internal::GetCapturedStderr();
+    return log.find("newer connections arrived") != std::string::npos;
+  })) << log;
   EXPECT_FALSE(member.is_closed());
-  // It was not closed by its deadline, which is later.
-  const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(log.find("newer connections arrived"), std::string::npos) << log;
 }
 
 TEST_F(ServerTest, ARefusedConnectionIsClosedAtOnce) {

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "store/failing_call.h"
 #include "support/fork_child.h"
 #include "support/lossy_proxy.h"
 #include "support/open_hurried.h"
@@ -172,7 +173,8 @@ TEST_F(TcpStoreTest, AStoreThatBeganAnewIsAnotherOne) {
   server_.reset();
   const TempFolder empty;
   start_again(empty, address);
-  EXPECT_FAILS(store->get("k"), StatusCode::kUnavailable, "another store than before");
+  expect_call_fails([&] { return store->get("k").status(); }, StatusCode::kUnavailable,
+                    "another store than before");
   server_.reset();
 }
 
