@@ -2,6 +2,7 @@
 
 #include <regex>
 
+#include "ffdl/launch/running_job.h"
 #include "ffdl/tuning/stragglers.h"
 #include "scaling/measurement.h"
 #include "scaling/steered_job.h"

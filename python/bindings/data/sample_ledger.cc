@@ -19,6 +19,7 @@
 #include "bindings/data/ledger_handle.h"
 #include "bindings/elastic/batch_size_controller_handle.h"
 #include "bindings/ps/learner_handle.h"
+#include "ffdl/store.h"
 
 namespace py = pybind11;
 

@@ -89,11 +89,11 @@ std::vector<Told> told_by(std::span<const StepMeasurement> measurements,
   std::vector<Told> told;
   for (const StepMeasurement& seen : measurements) {
     const double compute = std::max(seen.step_s - seen.sync_s, 1e-9);
-    told.push_back(
-        {slopes(model, seen.nodes, seen.workers, local_batch_of(seen)),
-         std::log(seen.step_s) - log_step(model, seen.nodes, seen.workers, local_batch_of(seen))});
-    told.push_back({slopes(model, 1, 1, local_batch_of(seen)),
-                    std::log(compute) - log_step(model, 1, 1, local_batch_of(seen))});
+    const int64_t batch = cluster::local_batch_of(seen);
+    told.push_back({slopes(model, seen.nodes, seen.workers, batch),
+                    std::log(seen.step_s) - log_step(model, seen.nodes, seen.workers, batch)});
+    told.push_back({slopes(model, 1, 1, batch),
+                    std::log(compute) - log_step(model, 1, 1, batch)});
   }
   return told;
 }

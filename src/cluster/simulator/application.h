@@ -10,6 +10,7 @@
 
 #include "cluster/plan/interpolate.h"
 #include "cluster/simulator/workload.h"
+#include "ffdl/status.h"
 
 namespace ffdl::cluster {
 

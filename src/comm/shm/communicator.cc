@@ -222,8 +222,8 @@ Status ShmCommunicator::run_large(const Request& request, Time deadline) {
     if (placed) meeting_->set_touching(false);
     return run_pipelined(request, places == 0 ? 1 : 0, deadline);
   }
-  Status reached = reach_places(request, announced);
-  if (!reached.ok()) return meeting_->blame(std::move(reached));
+  const Status reached = reach_places(request, announced);
+  if (!reached.ok()) return meeting_->blame(reached);
   return run_in_place(request, deadline);
 }
 

@@ -3,6 +3,7 @@
 #include "base/errors.h"
 #include "ps/learner/learner_impl.h"
 #include "ps/learner/transfer.h"
+#include "ps/segment/open_waiting.h"
 #include "ps/segment/pull.h"
 
 // Pushes and pulls beside computation, from and to the memory of the host or of a device.

@@ -223,7 +223,7 @@ TEST_F(SessionChecks, AMemberAtAnotherStepIsNamedByAll) {
       {[](auto words) { words[8] += 8; }, " with 80 bytes; report it"}};
   for (const auto& [change, text] : lies) {
     const auto store = open_store("mem://", system_runtime()).value();
-    const auto train = [&, change = change](const std::string& id) {
+    const auto train = [&, lie = change](const std::string& id) {
       SmallModel model;
       SessionOptions options;
       options.self.id = id;
@@ -234,7 +234,7 @@ TEST_F(SessionChecks, AMemberAtAnotherStepIsNamedByAll) {
           CommunicatorOptions one;
           one.interrupt_check = watch.interrupt_check;
           FFDL_ASSIGN_OR_RETURN(auto made, connect_communicator(world, *store, deadline, one));
-          return std::unique_ptr<Communicator>(std::make_unique<Liar>(std::move(made), change));
+          return std::unique_ptr<Communicator>(std::make_unique<Liar>(std::move(made), lie));
         };
       }
       auto session = Session::open(options, model, *store);
