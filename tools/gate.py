@@ -27,7 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINES_MAX = 40  # of the table: a reader of the last lines sees all of it
-SKIPPED_MAX = 8  # that the table names
+REASONS_MAX = 12  # of skipped tests that the table names
 SAID_MAX = 6    # lines of the table about what one failed test said
 BUILD_ERROR = re.compile(r"\berror: |undefined reference to ")  # of compilers and linkers
 # Runs its argument. If this program dies, by whatever signal, its end of the pipe closes, and a watcher
@@ -309,15 +309,33 @@ def failure_lines(parts, said_max=None):
             for text in (f"  {line}", *(f"    {one[:200]}" for one in said[:said_max]))]
 
 
+def skipped_lines(outcomes):
+    """The reasons why tests were skipped, the most frequent first, each with one of its tests."""
+    tests = collections.defaultdict(set)  # by the reason
+    counts = collections.Counter()
+    for outcome in outcomes:
+        for what, count in outcome.reader.skipped.items():
+            test, _, reason = what.partition(": ")
+            counts[reason] += count if test not in tests[reason] else 0
+            tests[reason].add(test)
+    lines = []
+    for reason, count in counts.most_common():
+        test = min(tests[reason])
+        others = f" and {count - 1} more" if count > 1 else ""
+        lines.append(f"  {test}{others}: {reason or 'no reason is known'}"[:160])
+    if len(lines) > REASONS_MAX:
+        lines[REASONS_MAX:] = [f"  and {len(lines) - REASONS_MAX} more reasons: build/log/gate-STEP.log"]
+    return lines
+
+
 def table(outcomes, seconds):
     """The lines at the end of the run; the failures are cut where there are too many."""
-    steps, failures, again, skipped = [], [], [], []
+    steps, failures, again = [], [], []
     for outcome in outcomes:
         steps.append(f"{outcome.step.name:10} {outcome.verdict:10} {outcome.seconds:5.0f} s  "
                      f"{outcome.why}".rstrip())
         for program in outcome.reader.tried_again():
             again.append(f"  {program.name}: {program.tries} tries")
-        skipped += [f"  {outcome.step.name}: {what}"[:200] for what in outcome.skipped()]
         if outcome.verdict == "FAILED":
             failures += parts_of_failure(outcome.step, list(failed_tests(outcome)),
                                          outcome.last_lines)
@@ -325,10 +343,8 @@ def table(outcomes, seconds):
     lines = ["", "=== summary", *steps]
     if again:
         lines += ["tests that were tried again:", *again[:5]]
-    if skipped:
-        lines += ["skipped, and why:", *skipped[:SKIPPED_MAX]]
-        if len(skipped) > SKIPPED_MAX:
-            lines.append(f"  and {len(skipped) - SKIPPED_MAX} more: build/log/gate-STEP.log")
+    if skipped := skipped_lines(outcomes):
+        lines += ["skipped, and why:", *skipped]
     room = LINES_MAX - len(lines) - 3
     if failures:
         lines.append("failed tests, and the commands that repeat them:")

@@ -78,13 +78,16 @@ class GateTest(unittest.TestCase):
         self.assertIn("late: 2 tries", end)
         self.assertNotIn("failed tests", end)
 
-    def test_what_was_skipped_is_named_with_the_reason(self):
-        many = "; ".join(f"echo 'skipped: Hosts.Number{number}: no root'" for number in range(9))
-        code, end = self.run_gate([("tests", f"echo 'SKIPPED [2] tests/x.py:7: no torch'; {many}", {})])
+    def test_each_reason_of_skipped_tests_is_named_with_a_test(self):
+        hosts = "; ".join(f"echo 'skipped: Hosts.Number{number}: no root'" for number in range(9))
+        odd = "; ".join(f"echo 'skipped: Odd.Number{number}: reason {number}'" for number in range(12))
+        code, end = self.run_gate([
+            ("tests", f"echo 'SKIPPED [2] tests/x.py:7: no torch'; {hosts}; {odd}", {}),
+            ("asan", hosts, {})])
         self.assertEqual(code, 0)
-        self.assertIn("skipped, and why:\n  tests: tests/x.py: no torch (2)\n"
-                      "  tests: Hosts.Number0: no root\n", end)
-        self.assertIn("  and 2 more: build/log/gate-STEP.log\n", end)
+        self.assertIn("skipped, and why:\n  Hosts.Number0 and 8 more: no root\n"
+                      "  tests/x.py and 1 more: no torch\n  Odd.Number0: reason 0\n", end)
+        self.assertIn("  Odd.Number9: reason 9\n  and 2 more reasons: build/log/gate-STEP.log\n", end)
 
     def test_a_failure_is_not_forgotten_when_another_run_of_ctest_passes(self):
         (self.folder / "CTestTestfile.cmake").write_text(
