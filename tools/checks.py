@@ -135,7 +135,8 @@ def fields_of(outcome, check):
         "verdict": verdict, "seconds": round(outcome.seconds, 3), "why": why,
         "failed": failed,
         "tried_again": [f"{one.name}: {one.tries} tries" for one in outcome.reader.tried_again()],
-        "skipped": outcome.skipped(),
+        "skipped": [f"{what} ({count})" if count > 1 else what
+                    for what, count in outcome.reader.skipped.items()],
         "last_lines": outcome.last_lines if verdict == "FAILED" and not failed else [],
     }
 

@@ -175,11 +175,6 @@ class Outcome:
     ends_all: bool = False
     code: int | None = None  # None if it was ended
 
-    def skipped(self):
-        """What was skipped, with the reason if it is known, and how often."""
-        return [f"{what} ({count})" if count > 1 else what
-                for what, count in self.reader.skipped.items()]
-
 
 def end_group(process):
     """Ends the process with all that it started and that stayed in its group."""
@@ -311,18 +306,16 @@ def failure_lines(parts, said_max=None):
 
 def skipped_lines(outcomes):
     """The reasons why tests were skipped, the most frequent first, each with one of its tests."""
-    tests = collections.defaultdict(set)  # by the reason
-    counts = collections.Counter()
+    counts = collections.defaultdict(dict)  # by the reason and the test
     for outcome in outcomes:
         for what, count in outcome.reader.skipped.items():
             test, _, reason = what.partition(": ")
-            counts[reason] += count if test not in tests[reason] else 0
-            tests[reason].add(test)
+            counts[reason].setdefault(test, count)
     lines = []
-    for reason, count in counts.most_common():
-        test = min(tests[reason])
-        others = f" and {count - 1} more" if count > 1 else ""
-        lines.append(f"  {test}{others}: {reason or 'no reason is known'}"[:160])
+    for reason, tests in sorted(counts.items(), key=lambda one: -sum(one[1].values())):
+        others = sum(tests.values()) - 1
+        more = f" and {others} more" if others else ""
+        lines.append(f"  {min(tests)}{more}: {reason or 'no reason is known'}"[:160])
     if len(lines) > REASONS_MAX:
         lines[REASONS_MAX:] = [f"  and {len(lines) - REASONS_MAX} more reasons: build/log/gate-STEP.log"]
     return lines
